@@ -1,0 +1,48 @@
+# mooncake_library(NAME SOURCES a.cc ... [DEPS x ...] [LINK y ...]): one folder of src/, as a static
+# library mooncake_<NAME>. DEPS names other folders; LINK names outside targets.
+function(mooncake_library NAME)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LINK" ${ARGN})
+  add_library(mooncake_${NAME} STATIC ${ARG_SOURCES})
+  target_include_directories(mooncake_${NAME} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(mooncake_${NAME} PUBLIC ${ARG_LINK} Threads::Threads)
+  foreach(dep ${ARG_DEPS})
+    target_link_libraries(mooncake_${NAME} PUBLIC mooncake_${dep})
+  endforeach()
+  mooncake_compile_options(mooncake_${NAME})
+endfunction()
+
+function(mooncake_compile_options TARGET)
+  target_compile_options(${TARGET} PRIVATE -Wall -Wextra -Wpedantic -Werror -Wno-missing-field-initializers)
+  if(MOONCAKE_SANITIZE)
+    target_compile_options(${TARGET} PUBLIC -fsanitize=${MOONCAKE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_link_options(${TARGET} PUBLIC -fsanitize=${MOONCAKE_SANITIZE})
+  endif()
+endfunction()
+
+# mooncake_test(FOLDER SOURCES a_test.cc ... [LINK y ...]): one test binary <FOLDER>_test a folder,
+# registered with CTest as one test per binary.
+function(mooncake_test FOLDER)
+  if(NOT MOONCAKE_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${FOLDER}_test ${ARG_SOURCES})
+  target_link_libraries(${FOLDER}_test PRIVATE mooncake_${FOLDER} ${ARG_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${FOLDER}_test PRIVATE MOONCAKE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  mooncake_compile_options(${FOLDER}_test)
+  add_test(NAME ${FOLDER} COMMAND ${FOLDER}_test)
+endfunction()
+
+# mooncake_bench(NAME SOURCES ... [DEPS ...]): a benchmark binary, run by ./x bench.
+function(mooncake_bench NAME)
+  if(NOT MOONCAKE_BENCH)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LINK" ${ARGN})
+  add_executable(${NAME} ${ARG_SOURCES})
+  foreach(dep ${ARG_DEPS})
+    target_link_libraries(${NAME} PRIVATE mooncake_${dep})
+  endforeach()
+  target_link_libraries(${NAME} PRIVATE ${ARG_LINK} benchmark::benchmark)
+  mooncake_compile_options(${NAME})
+endfunction()

@@ -1,0 +1,96 @@
+#include "base/digest.h"
+
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#define XXH_STATIC_LINKING_ONLY
+#include <xxhash.h>
+
+namespace mooncake {
+
+struct Sha256::State {
+  EVP_MD_CTX* context = nullptr;
+};
+
+Sha256::Sha256() : state_(std::make_unique<State>()) {
+  state_->context = EVP_MD_CTX_new();
+  MC_CHECK(state_->context != nullptr);
+  MC_CHECK(EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) == 1);
+}
+
+Sha256::~Sha256() { EVP_MD_CTX_free(state_->context); }
+
+void Sha256::Update(const void* data, size_t bytes) {
+  MC_CHECK(EVP_DigestUpdate(state_->context, data, bytes) == 1);
+}
+
+Sha256Digest Sha256::Finish() {
+  Sha256Digest digest;
+  unsigned length = 0;
+  MC_CHECK(EVP_DigestFinal_ex(state_->context, digest.data(), &length) == 1);
+  MC_CHECK(length == digest.size());
+  return digest;
+}
+
+Sha256Digest Sha256Of(std::string_view bytes) {
+  Sha256 hash;
+  hash.Update(bytes);
+  return hash.Finish();
+}
+
+Sha256Digest HmacSha256(std::string_view key, std::string_view bytes) {
+  Sha256Digest digest;
+  unsigned length = 0;
+  MC_CHECK(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+                reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data(),
+                &length) != nullptr);
+  MC_CHECK(length == digest.size());
+  return digest;
+}
+
+std::string HexOf(std::string_view bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  hex.reserve(bytes.size() * 2);
+  for (const char c : bytes) {
+    const auto byte = static_cast<uint8_t>(c);
+    hex += kDigits[byte >> 4];
+    hex += kDigits[byte & 15];
+  }
+  return hex;
+}
+
+std::string ToHex(const Sha256Digest& digest) {
+  return HexOf({reinterpret_cast<const char*>(digest.data()), digest.size()});
+}
+
+Result<Sha256Digest> Sha256FromHex(std::string_view hex) {
+  Sha256Digest digest;
+  const auto nibble = [](char c) -> int {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return -1;
+  };
+  if (hex.size() != 64) {
+    return InvalidArgument("a SHA-256 digest has 64 hex characters, got " +
+                           std::to_string(hex.size()));
+  }
+  for (size_t i = 0; i < digest.size(); ++i) {
+    const int high = nibble(hex[2 * i]);
+    const int low = nibble(hex[2 * i + 1]);
+    if (high < 0 || low < 0) return InvalidArgument("a SHA-256 digest must be lowercase hex");
+    digest[i] = static_cast<uint8_t>(high << 4 | low);
+  }
+  return digest;
+}
+
+BlockDigest BlockDigestOf(const void* data, size_t bytes) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, bytes));
+  BlockDigest digest;
+  static_assert(sizeof(canonical.digest) == sizeof(digest.bytes));
+  std::copy(std::begin(canonical.digest), std::end(canonical.digest), digest.bytes.begin());
+  return digest;
+}
+
+}  // namespace mooncake

@@ -1,0 +1,63 @@
+// The two digests of the product (DESIGN.md section 3): SHA-256 for manifests, ids and fingerprints,
+// XXH3-128 for payload blocks.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace mooncake {
+
+using Sha256Digest = std::array<uint8_t, 32>;
+
+// Incremental SHA-256 (OpenSSL EVP). Update after Finish is a programmer's error.
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+
+  void Update(const void* data, size_t bytes);
+  void Update(std::string_view text) { Update(text.data(), text.size()); }
+  Sha256Digest Finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+Sha256Digest Sha256Of(std::string_view bytes);
+Sha256Digest HmacSha256(std::string_view key, std::string_view bytes);
+
+// 64 lowercase hex characters.
+std::string ToHex(const Sha256Digest& digest);
+// Refuses anything but 64 lowercase hex characters.
+Result<Sha256Digest> Sha256FromHex(std::string_view hex);
+
+// Lowercase hex of any bytes.
+std::string HexOf(std::string_view bytes);
+
+// Digest of one payload block; big-endian canonical form of XXH3-128, seed 0.
+struct BlockDigest {
+  std::array<uint8_t, 16> bytes{};
+  friend bool operator==(const BlockDigest&, const BlockDigest&) = default;
+};
+
+// Payload integrity works in blocks of this many bytes (the last block of a payload may be shorter).
+inline constexpr uint64_t kDigestBlockBytes = 64 * 1024;
+
+BlockDigest BlockDigestOf(const void* data, size_t bytes);
+
+// Number of digest blocks of a payload of `bytes` bytes.
+constexpr uint64_t DigestBlockCount(uint64_t bytes) {
+  return (bytes + kDigestBlockBytes - 1) / kDigestBlockBytes;
+}
+
+}  // namespace mooncake
