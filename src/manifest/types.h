@@ -116,6 +116,7 @@ struct Placement {
   std::vector<PlacementPart> parts;          // sorted by participant_id
   std::vector<TensorDescriptor> tensors;     // sorted by tensor_id, no duplicates
   std::vector<PlacementFragment> fragments;  // all parts', sorted by placement_fragment_id
+  std::string digest;                        // hex SHA-256 of the JSON; set by the factory
 
   friend bool operator==(const Placement&, const Placement&) = default;
 };
@@ -151,6 +152,19 @@ struct StoredManifest {
   friend bool operator==(const StoredManifest&, const StoredManifest&) = default;
 };
 using StoredManifestPtr = std::shared_ptr<const StoredManifest>;
+
+// What names one exact stored manifest.
+struct StoredManifestIdentity {
+  std::string namespace_name;
+  std::string resource_id;
+  std::string revision;
+  uint64_t weight_generation = 0;
+  std::string group_id;
+  std::string manifest_key;
+  std::string content_sha256;
+
+  friend bool operator==(const StoredManifestIdentity&, const StoredManifestIdentity&) = default;
+};
 
 struct RuntimeBindingFragment {
   std::string placement_fragment_id;

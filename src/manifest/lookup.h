@@ -1,0 +1,46 @@
+// Binary searches over the sorted members of made values. nullptr when there is none.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+
+#include "manifest/types.h"
+
+namespace mooncake::manifest {
+
+namespace detail {
+template <class T, class Id>
+const T* FindSorted(std::span<const T> sorted, std::string_view id, Id T::*member) {
+  auto it = std::lower_bound(sorted.begin(), sorted.end(), id,
+                             [member](const T& value, std::string_view key) {
+                               return std::string_view(value.*member) < key;
+                             });
+  return it != sorted.end() && it->*member == id ? &*it : nullptr;
+}
+}  // namespace detail
+
+// Tensors of a Placement or PlacementPart (a StoredManifest's are not sorted).
+inline const TensorDescriptor* FindTensor(std::span<const TensorDescriptor> sorted,
+                                          std::string_view tensor_id) {
+  return detail::FindSorted(sorted, tensor_id, &TensorDescriptor::tensor_id);
+}
+
+inline const PlacementFragment* FindFragment(std::span<const PlacementFragment> sorted,
+                                             std::string_view placement_fragment_id) {
+  return detail::FindSorted(sorted, placement_fragment_id,
+                            &PlacementFragment::placement_fragment_id);
+}
+
+inline const PlacementPart* FindPart(const Placement& placement, std::string_view participant_id) {
+  return detail::FindSorted(std::span<const PlacementPart>(placement.parts), participant_id,
+                            &PlacementPart::participant_id);
+}
+
+inline const TopologyParticipant* FindParticipant(const ParallelTopology& topology,
+                                                  std::string_view participant_id) {
+  return detail::FindSorted(std::span<const TopologyParticipant>(topology.participants),
+                            participant_id, &TopologyParticipant::participant_id);
+}
+
+}  // namespace mooncake::manifest
