@@ -18,8 +18,7 @@ std::string TopologyId(const ParallelTopology& topology);
 // "sha256:" + 64 hex characters. `fragment.placement_fragment_id` is not read.
 std::string PlacementFragmentId(const PlacementFragment& fragment);
 
-// "sha256:" + 64 hex characters. `placement.placement_id` and the merged `tensors` and `fragments`'
-// copies in the parts agree by construction; the parts' fragments are the ones hashed.
+// "sha256:" + 64 hex characters. `placement.placement_id` is not read.
 std::string PlacementId(const Placement& placement);
 
 std::string PlacementToJson(const Placement& placement);

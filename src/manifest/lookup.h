@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "manifest/types.h"
@@ -10,13 +11,13 @@
 namespace mooncake::manifest {
 
 namespace detail {
-template <class T, class Id>
-const T* FindSorted(std::span<const T> sorted, std::string_view id, Id T::*member) {
+template <class T>
+const T* FindSorted(std::span<const T> sorted, std::string_view id, std::string T::*member) {
   auto it = std::lower_bound(sorted.begin(), sorted.end(), id,
                              [member](const T& value, std::string_view key) {
                                return std::string_view(value.*member) < key;
                              });
-  return it != sorted.end() && it->*member == id ? &*it : nullptr;
+  return it != sorted.end() && (*it).*member == id ? &*it : nullptr;
 }
 }  // namespace detail
 
