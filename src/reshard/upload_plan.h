@@ -1,0 +1,91 @@
+// UploadPlan: who writes which payload object when a placement is published.
+//
+// Every rank computes it alone and gets the same one: it is a pure function of the placement and the
+// pack threshold. It chooses the smallest complete DP replica (the planner's owner rules), uploads
+// each distinct box of a tensor once, and gives boxes that several ranks hold to the one with the
+// fewest bytes so far: boxes with one owner first, then by size (largest first), tensor, box; ties
+// go to the smaller participant id.
+//
+// Payload objects, per participant: a fragment of at least `pack_threshold` bytes is an object of
+// its own, named UrlEncode(placement_fragment_id); the participant's smaller fragments lie packed
+// tightly, ordered by fragment id, in one object named "pack-" + UrlEncode(participant_id). (An id
+// that itself begins with "pack-" has its first letter percent-encoded, so the two never meet.)
+// Aliased fragments get byte ranges of their own.
+//
+// An affinity unit is the closure of objects that share a tensor, an alias group or are one object.
+// Units are numbered by their smallest member name.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "manifest/types.h"
+#include "model/affinity.h"
+
+namespace mooncake::reshard {
+
+inline constexpr uint64_t kDefaultPackThreshold = 256 * 1024;
+
+struct UploadedFragment {
+  uint32_t fragment = 0;       // index into placement->fragments
+  uint64_t object_offset = 0;  // bytes
+};
+
+struct PayloadObject {
+  std::string name;  // below <group>/payload/
+  uint64_t nbytes = 0;
+  uint32_t participant = 0;  // index into UploadPlan::participants
+  uint32_t unit = 0;
+  std::vector<UploadedFragment> fragments;  // by object_offset, no gaps
+};
+
+struct ParticipantUpload {
+  std::string participant_id;
+  uint64_t nbytes = 0;
+  std::vector<uint32_t> objects;  // indices into UploadPlan::objects, by name; empty: owns nothing
+};
+
+struct UploadPlan {
+  manifest::PlacementPtr placement;
+  std::string group_id;
+  std::vector<ParticipantUpload> participants;  // all of the topology, by participant_id
+  std::vector<PayloadObject> objects;           // by name
+  uint32_t unit_count = 0;
+  uint64_t nbytes = 0;  // of all objects
+  // Lowercase hex; see UploadPlanText. Independent of group_id.
+  std::string plan_sha256;
+
+  std::string ObjectKey(const PayloadObject& object) const {
+    return group_id + "/payload/" + object.name;
+  }
+};
+
+Result<UploadPlan> PlanUpload(const manifest::PlacementPtr& placement, std::string group_id,
+                              uint64_t pack_threshold = kDefaultPackThreshold);
+
+// What plan_sha256 is the SHA-256 of. Lines end in "\n"; ids are UrlEncode'd, names are as they are:
+//   mooncake-upload-plan 1
+//   placement <placement_id>
+//   participant <participant_id> <number of objects> <bytes>        every participant, by id, then
+//   object <name> <bytes> <unit>                                    its objects, by name, each with
+//   fragment <placement_fragment_id> <object_offset> <bytes>        its fragments, by offset
+std::string UploadPlanText(const UploadPlan& plan);
+
+// The stored manifest of the plan: tensors by tensor id; fragments by (tensor id, fragment id), with
+// fragment_id = placement_fragment_id. Aliases are kept where the stored contract can say them (all
+// members selected with equal boxes and descriptors) and left out otherwise: bytes are stored either
+// way.
+Result<manifest::StoredManifestPtr> BuildStoredManifest(const UploadPlan& plan,
+                                                        std::string namespace_name,
+                                                        std::string created_at);
+
+// The group's affinity summary, in the format of model/affinity.h.
+model::AffinitySummary BuildAffinitySummary(const UploadPlan& plan);
+// model::PayloadKeyDigest over the plan's full payload keys.
+std::string BuildPayloadKeyDigest(const UploadPlan& plan);
+
+}  // namespace mooncake::reshard
