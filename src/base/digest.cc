@@ -18,6 +18,16 @@ Sha256::Sha256() : state_(std::make_unique<State>()) {
   MC_CHECK(EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) == 1);
 }
 
+Sha256::Sha256(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Sha256 Sha256::Clone() const {
+  auto state = std::make_unique<State>();
+  state->context = EVP_MD_CTX_new();
+  MC_CHECK(state->context != nullptr);
+  MC_CHECK(EVP_MD_CTX_copy_ex(state->context, state_->context) == 1);
+  return Sha256(std::move(state));
+}
+
 Sha256::~Sha256() { EVP_MD_CTX_free(state_->context); }
 
 void Sha256::Update(const void* data, size_t bytes) {
