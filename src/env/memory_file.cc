@@ -1,0 +1,117 @@
+#include "env/memory_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+
+#include "env/errno_status.h"
+
+namespace mooncake::env {
+namespace {
+
+// A signal interrupts fallocate of a memfd and undoes the whole call; smaller steps always get on.
+constexpr uint64_t kAllocateStepBytes = uint64_t{64} << 20;
+
+Status AllocateAll(int fd, uint64_t bytes, const std::string& what) {
+  if (bytes > static_cast<uint64_t>(std::numeric_limits<off_t>::max())) {
+    return InvalidArgument("cannot allocate " + std::to_string(bytes) + " bytes for " + what +
+                           ": beyond the largest file size");
+  }
+  for (uint64_t done = 0; done < bytes;) {
+    const uint64_t step = std::min(kAllocateStepBytes, bytes - done);
+    const int error = ::posix_fallocate(fd, static_cast<off_t>(done), static_cast<off_t>(step));
+    if (error == EINTR) continue;
+    if (error != 0) {
+      return ErrnoStatus(error, "allocate " + std::to_string(bytes) + " bytes for " + what +
+                                    " (got " + std::to_string(done) + ")");
+    }
+    done += step;
+  }
+  return OkStatus();
+}
+
+Result<uint64_t> SizeOf(int fd, const std::string& what) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return ErrnoStatus(errno, "stat " + what);
+  if (!S_ISREG(info.st_mode)) return InvalidArgument(what + " is not a regular file");
+  return static_cast<uint64_t>(info.st_size);
+}
+
+}  // namespace
+
+Result<MemoryFile> MemoryFile::CreateAnonymous(const std::string& name, uint64_t bytes) {
+  const std::string what = "the memory file " + name;
+  UniqueFd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) return ErrnoStatus(errno, "create " + what);
+  MC_RETURN_IF_ERROR(AllocateAll(fd.get(), bytes, what));
+  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0) {
+    return ErrnoStatus(errno, "seal the size of " + what);
+  }
+  // A memfd is born with mode 0777: a reader of another user could reopen its read-only descriptor
+  // for writing through /proc.
+  if (::fchmod(fd.get(), 0400) != 0) return ErrnoStatus(errno, "set the mode of " + what);
+  return MemoryFile(std::move(fd), bytes);
+}
+
+Result<MemoryFile> MemoryFile::CreateFile(const std::string& path, uint64_t bytes) {
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd.valid()) return ErrnoStatus(errno, "create " + path);
+  if (Status status = AllocateAll(fd.get(), bytes, path); !status.ok()) {
+    ::unlink(path.c_str());
+    return status;
+  }
+  return MemoryFile(std::move(fd), bytes);
+}
+
+Result<MemoryFile> MemoryFile::OpenFile(const std::string& path, MapAccess access) {
+  const int flags = access == MapAccess::kReadOnly ? O_RDONLY : O_RDWR;
+  UniqueFd fd(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd.valid()) return ErrnoStatus(errno, "open " + path);
+  MC_ASSIGN_OR_RETURN(const uint64_t bytes, SizeOf(fd.get(), path));
+  return MemoryFile(std::move(fd), bytes);
+}
+
+Result<MemoryFile> MemoryFile::Adopt(UniqueFd fd, uint64_t bytes) {
+  const std::string what = "descriptor " + std::to_string(fd.get());
+  MC_ASSIGN_OR_RETURN(const uint64_t actual, SizeOf(fd.get(), what));
+  if (actual != bytes) {
+    return InvalidArgument("expected a memory file of " + std::to_string(bytes) + " bytes, " +
+                           what + " has " + std::to_string(actual));
+  }
+  return MemoryFile(std::move(fd), bytes);
+}
+
+Result<UniqueFd> MemoryFile::ReopenReadOnly() const {
+  const std::string link = "/proc/self/fd/" + std::to_string(fd_.get());
+  UniqueFd reopened(::open(link.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!reopened.valid()) return ErrnoStatus(errno, "reopen " + link + " read-only");
+  return reopened;
+}
+
+Status MemoryFile::PunchHole(uint64_t offset, uint64_t bytes) const {
+  if (offset > bytes_ || bytes > bytes_ - offset) {
+    return InvalidArgument("cannot punch [" + std::to_string(offset) + ", +" +
+                           std::to_string(bytes) + ") out of a memory file of " +
+                           std::to_string(bytes_) + " bytes");
+  }
+  if (bytes == 0) return OkStatus();
+  while (::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                     static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
+    if (errno == EINTR) continue;
+    return ErrnoStatus(errno, "punch [" + std::to_string(offset) + ", +" + std::to_string(bytes) +
+                                  ") out of descriptor " + std::to_string(fd_.get()));
+  }
+  return OkStatus();
+}
+
+Status MemoryFile::Sync() const {
+  if (::fdatasync(fd_.get()) == 0) return OkStatus();
+  return ErrnoStatus(errno, "sync descriptor " + std::to_string(fd_.get()));
+}
+
+}  // namespace mooncake::env
