@@ -96,8 +96,6 @@ class RegionSplitter {
   StridedRegion Next();
 
  private:
-  void Advance(uint64_t rounds);
-
   StridedRegion region_;
   int level_ = 0;             // the loop that is cut; == loops: the inner run
   uint64_t rounds_max_ = 0;   // rounds of `level_` (or bytes of the inner run) a piece
