@@ -1,0 +1,116 @@
+#include "oplog/memory_log.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+namespace mooncake::oplog {
+
+std::unique_ptr<MemoryLog> MemoryLog::CopyOf(const MemoryLog& other, size_t records) {
+  auto copy = std::make_unique<MemoryLog>();
+  std::lock_guard lock(other.mutex_);
+  MC_CHECK(records <= other.records_.size());
+  copy->records_.assign(other.records_.begin(), other.records_.begin() + records);
+  copy->meta_ = other.meta_;
+  return copy;
+}
+
+Status MemoryLog::Append(const LogRecordView& record) {
+  std::function<void(size_t)> hook;
+  size_t records = 0;
+  Status answer;
+  {
+    std::lock_guard lock(mutex_);
+    if (record.sequence != records_.size() + 1) {
+      return Conflict(fmt::format("expected sequence {}, got {}", records_.size() + 1, record.sequence));
+    }
+    if (!records_.empty() && record.term < records_.back().term) {
+      return Conflict(fmt::format("expected term {} or more, got {}", records_.back().term, record.term));
+    }
+    if (!records_.empty() && record.time_ms < records_.back().time_ms) {
+      return Conflict(
+          fmt::format("expected time {} ms or later, got {}", records_.back().time_ms, record.time_ms));
+    }
+    if (faults_left_ > 0) {
+      --faults_left_;
+      answer = Unavailable(fmt::format("append of sequence {}: injected fault", record.sequence));
+      if (fault_ == AppendFault::kLost) return answer;
+    }
+    records_.push_back({record.sequence, record.term, record.time_ms, std::string(record.payload)});
+    records = records_.size();
+    hook = on_append_;
+  }
+  if (hook) hook(records);
+  return answer;
+}
+
+Status MemoryLog::Scan(uint64_t sequence, const Visitor& visit) {
+  MC_CHECK(sequence > 0);
+  for (uint64_t next = sequence;; ++next) {
+    Record record;
+    {
+      std::lock_guard lock(mutex_);
+      MC_RETURN_IF_ERROR(read_status_);
+      if (next > records_.size()) return OkStatus();
+      record = records_[next - 1];
+    }
+    MC_RETURN_IF_ERROR(visit({record.sequence, record.term, record.time_ms, record.payload}));
+  }
+}
+
+Result<uint64_t> MemoryLog::LastSequence() {
+  std::lock_guard lock(mutex_);
+  MC_RETURN_IF_ERROR(read_status_);
+  return uint64_t{records_.size()};
+}
+
+Result<std::optional<std::string>> MemoryLog::ReadMeta(std::string_view key) {
+  std::lock_guard lock(mutex_);
+  auto found = meta_.find(key);
+  if (found == meta_.end()) return std::optional<std::string>();
+  return std::optional<std::string>(found->second);
+}
+
+Status MemoryLog::WriteMeta(std::string_view key, std::string_view value) {
+  std::lock_guard lock(mutex_);
+  meta_.insert_or_assign(std::string(key), std::string(value));
+  return OkStatus();
+}
+
+Status MemoryLog::Close() { return OkStatus(); }
+
+void MemoryLog::FailAppends(AppendFault fault, int count) {
+  std::lock_guard lock(mutex_);
+  fault_ = fault;
+  faults_left_ = count;
+}
+
+void MemoryLog::FailReads(Status status) {
+  std::lock_guard lock(mutex_);
+  read_status_ = std::move(status);
+}
+
+void MemoryLog::OnAppend(std::function<void(size_t)> hook) {
+  std::lock_guard lock(mutex_);
+  on_append_ = std::move(hook);
+}
+
+size_t MemoryLog::size() const {
+  std::lock_guard lock(mutex_);
+  return records_.size();
+}
+
+MemoryLog::Record MemoryLog::At(size_t index) const {
+  std::lock_guard lock(mutex_);
+  MC_CHECK(index < records_.size());
+  return records_[index];
+}
+
+void MemoryLog::Damage(size_t index, std::string payload) {
+  std::lock_guard lock(mutex_);
+  MC_CHECK(index < records_.size());
+  records_[index].payload = std::move(payload);
+}
+
+}  // namespace mooncake::oplog

@@ -1,0 +1,64 @@
+// A LogStore in memory, with failures on demand: tests and the simulation.
+//
+// Threads: every method takes a lock, so that a test may look on while a sequencer appends.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "oplog/log_store.h"
+
+namespace mooncake::oplog {
+
+class MemoryLog final : public LogStore {
+ public:
+  struct Record {
+    uint64_t sequence = 0;
+    uint64_t term = 0;
+    int64_t time_ms = 0;
+    std::string payload;
+  };
+
+  enum class AppendFault {
+    kLost,              // answers UNAVAILABLE, the record is not there
+    kDurableButUnclear  // answers UNAVAILABLE, the record is there
+  };
+
+  MemoryLog() = default;
+  // A log as a crash left it: the first `records` records of `other`, and its meta values.
+  static std::unique_ptr<MemoryLog> CopyOf(const MemoryLog& other, size_t records);
+
+  Status Append(const LogRecordView& record) override;
+  Status Scan(uint64_t sequence, const Visitor& visit) override;
+  Result<uint64_t> LastSequence() override;
+  Result<std::optional<std::string>> ReadMeta(std::string_view key) override;
+  Status WriteMeta(std::string_view key, std::string_view value) override;
+  Status Close() override;
+
+  // The next `count` appends fail as told.
+  void FailAppends(AppendFault fault, int count = 1);
+  // Until called again with OK, Scan and LastSequence answer this.
+  void FailReads(Status status);
+  // Called after each durable append, outside the lock, with the number of records.
+  void OnAppend(std::function<void(size_t records)> hook);
+
+  size_t size() const;
+  Record At(size_t index) const;
+  // Replaces the payload of a record, as damage would.
+  void Damage(size_t index, std::string payload);
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Record> records_;
+  std::map<std::string, std::string, std::less<>> meta_;
+  AppendFault fault_ = AppendFault::kLost;
+  int faults_left_ = 0;
+  Status read_status_;
+  std::function<void(size_t)> on_append_;
+};
+
+}  // namespace mooncake::oplog

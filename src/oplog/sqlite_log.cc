@@ -1,0 +1,252 @@
+#include "oplog/sqlite_log.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <array>
+#include <limits>
+
+#include "base/digest.h"
+#include "env/file.h"
+
+namespace mooncake::oplog {
+namespace {
+
+// "MCWL" in SQLite's header field for the owner of a file. On disk: never change.
+constexpr int64_t kApplicationId = 0x4d43574c;
+
+// Pages in the write-ahead file before SQLite moves them into the main file: 16 MiB, so that the cost of
+// a checkpoint is spread over many appends.
+constexpr int kCheckpointPages = 4096;
+
+constexpr const char* kCreateTables =
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE log (sequence INTEGER PRIMARY KEY, term INTEGER NOT NULL, time_ms INTEGER NOT NULL,"
+    " payload BLOB NOT NULL, checksum BLOB NOT NULL) STRICT;";
+
+constexpr std::string_view kSchemaVersionKey = "schema_version";
+
+using Checksum = std::array<char, 16>;
+
+// XXH3-128 (seed 0, big-endian) over sequence, term and time as little-endian 64-bit words, then the payload.
+Checksum ChecksumOf(const LogRecordView& record) {
+  std::array<unsigned char, 24> head;
+  const uint64_t words[3] = {record.sequence, record.term, static_cast<uint64_t>(record.time_ms)};
+  for (size_t i = 0; i < head.size(); ++i) {
+    head[i] = static_cast<unsigned char>(words[i / 8] >> (8 * (i % 8)));
+  }
+  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
+                                                                 &XXH3_freeState);
+  MC_CHECK(state != nullptr);
+  XXH3_128bits_reset(state.get());
+  XXH3_128bits_update(state.get(), head.data(), head.size());
+  XXH3_128bits_update(state.get(), record.payload.data(), record.payload.size());
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state.get()));
+  Checksum checksum;
+  static_assert(sizeof(canonical.digest) == sizeof(checksum));
+  for (size_t i = 0; i < checksum.size(); ++i) checksum[i] = static_cast<char>(canonical.digest[i]);
+  return checksum;
+}
+
+std::string_view ViewOf(const Checksum& checksum) { return {checksum.data(), checksum.size()}; }
+
+}  // namespace
+
+SqliteLog::SqliteLog(std::string path, SqliteLogOptions options)
+    : path_(std::move(path)), options_(options) {}
+
+SqliteLog::~SqliteLog() { Disconnect(); }
+
+Result<std::unique_ptr<SqliteLog>> SqliteLog::Open(const std::string& path,
+                                                   SqliteLogOptions options) {
+  std::unique_ptr<SqliteLog> log(new SqliteLog(path, options));
+  MC_RETURN_IF_ERROR(log->EnsureOpen());
+  return log;
+}
+
+Status SqliteLog::EnsureOpen() {
+  MC_CHECK(!closed_);
+  if (database_ != nullptr) return OkStatus();
+  Status status = OpenFile();
+  if (!status.ok()) Disconnect();
+  return status;
+}
+
+Status SqliteLog::OpenFile() {
+  const auto mode =
+      options_.read_only ? SqliteDatabase::Mode::kReadOnly : SqliteDatabase::Mode::kReadWrite;
+  MC_ASSIGN_OR_RETURN(database_, SqliteDatabase::Open(path_, mode, options_.busy_timeout_ms));
+  // Before anything is written: the file may be someone else's.
+  MC_ASSIGN_OR_RETURN(const bool fresh, CheckOwner());
+  if (!options_.read_only) MC_RETURN_IF_ERROR(SetDurability());
+  if (fresh) MC_RETURN_IF_ERROR(CreateSchema());
+  MC_RETURN_IF_ERROR(CheckSchemaVersion());
+  MC_RETURN_IF_ERROR(Verify());
+  if (options_.read_only) return OkStatus();
+  MC_ASSIGN_OR_RETURN(insert_, database_->Prepare("INSERT INTO log VALUES (?1, ?2, ?3, ?4, ?5)"));
+  return env::SyncFolder(env::FolderOf(path_));
+}
+
+Status SqliteLog::SetDurability() {
+  MC_ASSIGN_OR_RETURN(std::string mode, database_->QueryText("PRAGMA journal_mode=WAL"));
+  if (mode != "wal") {
+    return Unsupported(fmt::format("{}: expected journal mode wal, got {}", path_, mode));
+  }
+  MC_RETURN_IF_ERROR(database_->Execute("PRAGMA synchronous=FULL"));
+  return database_->Execute(fmt::format("PRAGMA wal_autocheckpoint={}", kCheckpointPages).c_str());
+}
+
+Status SqliteLog::CreateSchema() {
+  MC_RETURN_IF_ERROR(database_->Execute("BEGIN IMMEDIATE"));
+  MC_RETURN_IF_ERROR(
+      database_->Execute(fmt::format("PRAGMA application_id={}", kApplicationId).c_str()));
+  MC_RETURN_IF_ERROR(database_->Execute(kCreateTables));
+  MC_ASSIGN_OR_RETURN(SqliteStatement insert, database_->Prepare("INSERT INTO meta VALUES (?1, ?2)"));
+  const std::string version = std::to_string(kLogSchemaVersion);
+  insert.BindText(1, kSchemaVersionKey);
+  insert.BindBlob(2, version);
+  MC_RETURN_IF_ERROR(insert.Step().status());
+  insert.Reset();
+  return database_->Execute("COMMIT");
+}
+
+Result<bool> SqliteLog::CheckOwner() {
+  MC_ASSIGN_OR_RETURN(int64_t application, database_->QueryInt("PRAGMA application_id"));
+  MC_ASSIGN_OR_RETURN(int64_t tables, database_->QueryInt("SELECT count(*) FROM sqlite_schema"));
+  if (tables == 0 && application == 0 && !options_.read_only) return true;
+  if (application == kApplicationId) return false;
+  return InvalidArgument(fmt::format("{}: not a Mooncake log: expected application id {}, got {}",
+                                     path_, kApplicationId, application));
+}
+
+Status SqliteLog::CheckSchemaVersion() {
+  MC_ASSIGN_OR_RETURN(std::optional<std::string> version, ReadMeta(kSchemaVersionKey));
+  if (!version) return Corrupt(fmt::format("{}: no schema version", path_));
+  if (*version != std::to_string(kLogSchemaVersion)) {
+    return Unsupported(
+        fmt::format("{}: expected schema version {}, got {}", path_, kLogSchemaVersion, *version));
+  }
+  return OkStatus();
+}
+
+Status SqliteLog::Verify() {
+  tail_ = {};
+  return ScanRows(1, [this](const LogRecordView& record) {
+    tail_ = {record.sequence, record.term, record.time_ms};
+    return OkStatus();
+  });
+}
+
+Status SqliteLog::ScanRows(uint64_t sequence, const Visitor& visit) {
+  MC_ASSIGN_OR_RETURN(SqliteStatement select,
+                      database_->Prepare("SELECT sequence, term, time_ms, payload, checksum FROM log"
+                                         " WHERE sequence >= ?1 ORDER BY sequence"));
+  select.BindInt(1, static_cast<int64_t>(sequence));
+  Tail previous{sequence - 1, 0, std::numeric_limits<int64_t>::min()};
+  for (;;) {
+    Result<bool> row = select.Step();
+    if (!row.ok()) {
+      return row.status().WithContext(fmt::format("log sequence {}", previous.sequence + 1));
+    }
+    if (!*row) return OkStatus();
+    const LogRecordView record{static_cast<uint64_t>(select.Int(0)),
+                               static_cast<uint64_t>(select.Int(1)), select.Int(2), select.Blob(3)};
+    if (record.sequence != previous.sequence + 1) {
+      return Corrupt(fmt::format("{}: hole in the log: expected sequence {}, got {}", path_,
+                                 previous.sequence + 1, record.sequence));
+    }
+    const Checksum checksum = ChecksumOf(record);
+    if (select.Blob(4) != ViewOf(checksum)) {
+      return Corrupt(fmt::format("{}: log sequence {} is damaged: expected checksum {}, got {}", path_,
+                                 record.sequence, HexOf(select.Blob(4)), HexOf(ViewOf(checksum))));
+    }
+    if (record.term < previous.term || record.time_ms < previous.time_ms) {
+      return Corrupt(fmt::format(
+          "{}: log sequence {} runs back: expected term >= {} and time >= {} ms, got {} and {}", path_,
+          record.sequence, previous.term, previous.time_ms, record.term, record.time_ms));
+    }
+    MC_RETURN_IF_ERROR(visit(record));
+    previous = {record.sequence, record.term, record.time_ms};
+  }
+}
+
+Status SqliteLog::Append(const LogRecordView& record) {
+  if (options_.read_only) return InvalidArgument(fmt::format("{}: opened read-only", path_));
+  MC_RETURN_IF_ERROR(EnsureOpen());
+  if (record.sequence != tail_.sequence + 1) {
+    return Conflict(fmt::format("{}: expected sequence {}, got {}", path_, tail_.sequence + 1,
+                                record.sequence));
+  }
+  if (record.term < tail_.term) {
+    return Conflict(
+        fmt::format("{}: expected term {} or more, got {}", path_, tail_.term, record.term));
+  }
+  if (tail_.sequence > 0 && record.time_ms < tail_.time_ms) {
+    return Conflict(
+        fmt::format("{}: expected time {} ms or later, got {}", path_, tail_.time_ms, record.time_ms));
+  }
+  const Checksum checksum = ChecksumOf(record);
+  insert_.BindInt(1, static_cast<int64_t>(record.sequence));
+  insert_.BindInt(2, static_cast<int64_t>(record.term));
+  insert_.BindInt(3, record.time_ms);
+  insert_.BindBlob(4, record.payload);
+  insert_.BindBlob(5, ViewOf(checksum));
+  // Outside of any transaction: the statement commits by itself, synced, when Step says done.
+  Status status = insert_.Step().status();
+  insert_.Reset();
+  if (!status.ok()) {
+    Disconnect();
+    return status.WithContext(fmt::format("append of log sequence {}", record.sequence));
+  }
+  tail_ = {record.sequence, record.term, record.time_ms};
+  return OkStatus();
+}
+
+Status SqliteLog::Scan(uint64_t sequence, const Visitor& visit) {
+  MC_CHECK(sequence > 0);
+  MC_RETURN_IF_ERROR(EnsureOpen());
+  return ScanRows(sequence, visit);
+}
+
+Result<uint64_t> SqliteLog::LastSequence() {
+  MC_RETURN_IF_ERROR(EnsureOpen());
+  // A read-only log follows what its Master appends.
+  if (!options_.read_only) return tail_.sequence;
+  MC_ASSIGN_OR_RETURN(int64_t last, database_->QueryInt("SELECT max(sequence) FROM log"));
+  return static_cast<uint64_t>(last);
+}
+
+Result<std::optional<std::string>> SqliteLog::ReadMeta(std::string_view key) {
+  MC_RETURN_IF_ERROR(EnsureOpen());
+  MC_ASSIGN_OR_RETURN(SqliteStatement select,
+                      database_->Prepare("SELECT value FROM meta WHERE key = ?1"));
+  select.BindText(1, key);
+  MC_ASSIGN_OR_RETURN(bool row, select.Step());
+  if (!row) return std::optional<std::string>();
+  return std::optional<std::string>(select.Blob(0));
+}
+
+Status SqliteLog::WriteMeta(std::string_view key, std::string_view value) {
+  if (options_.read_only) return InvalidArgument(fmt::format("{}: opened read-only", path_));
+  MC_RETURN_IF_ERROR(EnsureOpen());
+  MC_ASSIGN_OR_RETURN(SqliteStatement upsert,
+                      database_->Prepare("INSERT INTO meta VALUES (?1, ?2)"
+                                         " ON CONFLICT (key) DO UPDATE SET value = excluded.value"));
+  upsert.BindText(1, key);
+  upsert.BindBlob(2, value);
+  return upsert.Step().status();
+}
+
+Status SqliteLog::Close() {
+  closed_ = true;
+  Disconnect();
+  return OkStatus();
+}
+
+void SqliteLog::Disconnect() {
+  insert_ = {};
+  database_.reset();
+}
+
+}  // namespace mooncake::oplog

@@ -1,0 +1,76 @@
+// The log of one machine: a SQLite file in WAL mode with synchronous=FULL, one row per record
+// (docs/formats/log.md).
+//
+// Open reads and checks every row: contiguous sequences, checksums, terms and times that never run back;
+// damage anywhere, the last row included, is CORRUPT and names the sequence. (A torn last record cannot
+// occur: SQLite's write-ahead file drops it whole.)
+//
+// A failed Append closes the connection: the next call opens and checks the file anew, so that what it
+// answers is what SQLite recovered.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "oplog/log_store.h"
+#include "oplog/sqlite_database.h"
+
+namespace mooncake::oplog {
+
+// On disk: never renumber. Bumped when a table changes; an older program refuses a newer file.
+inline constexpr int kLogSchemaVersion = 1;
+
+struct SqliteLogOptions {
+  // Nothing is written, not even beside the file; Append and WriteMeta are INVALID_ARGUMENT. The log may
+  // be in use by its Master.
+  bool read_only = false;
+  // How long a lock that another process holds on the file is waited for.
+  int busy_timeout_ms = 5000;
+};
+
+class SqliteLog final : public LogStore {
+ public:
+  // Creates the file unless read_only. INVALID_ARGUMENT: a file of something else. UNSUPPORTED: a newer
+  // schema, or a file system without WAL. CORRUPT: see above.
+  static Result<std::unique_ptr<SqliteLog>> Open(const std::string& path,
+                                                 SqliteLogOptions options = {});
+  ~SqliteLog() override;
+
+  Status Append(const LogRecordView& record) override;
+  Status Scan(uint64_t sequence, const Visitor& visit) override;
+  Result<uint64_t> LastSequence() override;
+  Result<std::optional<std::string>> ReadMeta(std::string_view key) override;
+  Status WriteMeta(std::string_view key, std::string_view value) override;
+  Status Close() override;
+
+ private:
+  struct Tail {
+    uint64_t sequence = 0;
+    uint64_t term = 0;
+    int64_t time_ms = 0;
+  };
+
+  SqliteLog(std::string path, SqliteLogOptions options);
+
+  // Opens the file if it is not open.
+  Status EnsureOpen();
+  Status OpenFile();
+  // Whether the file is a new one.
+  Result<bool> CheckOwner();
+  Status SetDurability();
+  Status CreateSchema();
+  Status CheckSchemaVersion();
+  Status Verify();
+  Status ScanRows(uint64_t sequence, const Visitor& visit);
+  void Disconnect();
+
+  const std::string path_;
+  const SqliteLogOptions options_;
+  bool closed_ = false;
+  std::unique_ptr<SqliteDatabase> database_;
+  // Prepared on database_: gone before it.
+  SqliteStatement insert_;
+  Tail tail_;
+};
+
+}  // namespace mooncake::oplog
