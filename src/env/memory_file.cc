@@ -93,6 +93,14 @@ Result<UniqueFd> MemoryFile::ReopenReadOnly() const {
   return reopened;
 }
 
+Result<UniqueFd> MemoryFile::Duplicate() const {
+  UniqueFd copy(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy.valid()) {
+    return ErrnoStatus(errno, "duplicate descriptor " + std::to_string(fd_.get()));
+  }
+  return copy;
+}
+
 Status MemoryFile::PunchHole(uint64_t offset, uint64_t bytes) const {
   if (offset > bytes_ || bytes > bytes_ - offset) {
     return InvalidArgument("cannot punch [" + std::to_string(offset) + ", +" +

@@ -38,6 +38,8 @@ class MemoryFile {
   // Another descriptor of the same memory that cannot be mapped or written for writing, for
   // readers.
   Result<UniqueFd> ReopenReadOnly() const;
+  // Another descriptor with this one's access, for writers.
+  Result<UniqueFd> Duplicate() const;
 
   Result<Mapping> Map(MapAccess access, MapOptions options = {}) const {
     return Mapping::Map(fd(), 0, bytes_, access, options);
