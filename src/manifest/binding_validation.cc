@@ -109,8 +109,8 @@ Status ValidateResourceBindingIdentity(const Placement& placement, const Runtime
 
 Status ValidateRuntimeBinding(const Placement& placement, const RuntimeBinding& binding) {
   MC_RETURN_IF_ERROR(ValidateResourceBindingIdentity(placement, binding));
-  MC_RETURN_IF_ERROR(CheckSame(placement.revision, binding.revision,
-                               "placement and runtime binding revision"));
+  MC_RETURN_IF_ERROR(
+      CheckSame(placement.revision, binding.revision, "placement and runtime binding revision"));
   const PlacementPart* part = FindPart(placement, binding.participant_id);
   if (part == nullptr) {
     return InvalidArgument("unknown runtime binding participant: " + binding.participant_id);

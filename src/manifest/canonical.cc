@@ -210,9 +210,8 @@ void WriteStoredManifest(JsonWriter& json, const StoredManifest& manifest) {
   json.Raw(R"({"created_at":)");
   json.Text(manifest.created_at);
   json.Raw(R"(,"fragments":)");
-  json.Array(manifest.fragments, [&json](const StoredFragment& fragment) {
-    WriteStoredFragment(json, fragment);
-  });
+  json.Array(manifest.fragments,
+             [&json](const StoredFragment& fragment) { WriteStoredFragment(json, fragment); });
   json.Raw(R"(,"group_id":)");
   json.Text(manifest.group_id);
   json.Raw(R"(,"manifest_key":)");

@@ -27,7 +27,8 @@ std::string PlacementToJson(const Placement& placement);
 std::string PlacementDigest(const Placement& placement);
 
 std::string StoredManifestToJson(const StoredManifest& manifest);
-// 64 hex characters: SHA-256 of StoredManifestToJson. A made manifest holds it as `manifest_digest`.
+// 64 hex characters: SHA-256 of StoredManifestToJson. A made manifest holds it as
+// `manifest_digest`.
 std::string StoredManifestDigest(const StoredManifest& manifest);
 
 }  // namespace mooncake::manifest

@@ -197,7 +197,8 @@ bool RanksTileDimension(const TensorDescriptor& tensor, const ParallelAxis& axis
   projected.reserve(fragments.size());
   for (const PlacementFragment* f : fragments) {
     const int64_t begin = f->global_offset[dim];
-    projected.emplace_back(f->rank.Coordinate(axis.kind), Interval{begin, begin + f->local_shape[dim]});
+    projected.emplace_back(f->rank.Coordinate(axis.kind),
+                           Interval{begin, begin + f->local_shape[dim]});
   }
   std::sort(projected.begin(), projected.end(), [](const auto& a, const auto& b) {
     return std::tie(a.first, a.second.begin) < std::tie(b.first, b.second.begin);
@@ -344,8 +345,8 @@ Status CheckCompleteCoverage(const ParallelTopology& topology,
 
   CoverageCheck check(topology);
   for (size_t i = 0; i < tensors.size(); ++i) {
-    MC_RETURN_IF_ERROR(check.Run(
-        tensors[i], std::span(by_tensor).subspan(begin[i], begin[i + 1] - begin[i])));
+    MC_RETURN_IF_ERROR(
+        check.Run(tensors[i], std::span(by_tensor).subspan(begin[i], begin[i + 1] - begin[i])));
   }
   return OkStatus();
 }

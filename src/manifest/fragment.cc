@@ -41,13 +41,13 @@ Status ValidateFragmentGeometry(const TensorDescriptor& tensor, std::string_view
                                 std::span<const int64_t> local_shape, uint64_t nbytes) {
   const size_t rank = tensor.global_shape.size();
   if (global_offset.size() != rank || local_shape.size() != rank) {
-    return InvalidArgument(
-        fmt::format("fragment rank mismatch: {}: offset {} and shape {} of {} with shape {}",
-                    fragment_id, ToText(global_offset), ToText(local_shape), tensor.tensor_id,
-                    ToText(tensor.global_shape)));
+    return InvalidArgument(fmt::format(
+        "fragment rank mismatch: {}: offset {} and shape {} of {} with shape {}", fragment_id,
+        ToText(global_offset), ToText(local_shape), tensor.tensor_id, ToText(tensor.global_shape)));
   }
   for (size_t dim = 0; dim < rank; ++dim) {
-    // Written without the sum: offset and extent come from the caller and may be as large as they go.
+    // Written without the sum: offset and extent come from the caller and may be as large as they
+    // go.
     if (global_offset[dim] < 0 || local_shape[dim] < 0 ||
         local_shape[dim] > tensor.global_shape[dim] ||
         global_offset[dim] > tensor.global_shape[dim] - local_shape[dim]) {
@@ -59,9 +59,8 @@ Status ValidateFragmentGeometry(const TensorDescriptor& tensor, std::string_view
   }
   const std::optional<uint64_t> expected = CheckedBytes(local_shape, tensor.itemsize);
   if (!expected) {
-    return InvalidArgument(
-        fmt::format("fragment byte size mismatch: {}: expected more than 2^64-1, got {}",
-                    fragment_id, nbytes));
+    return InvalidArgument(fmt::format(
+        "fragment byte size mismatch: {}: expected more than 2^64-1, got {}", fragment_id, nbytes));
   }
   if (*expected != nbytes) {
     return InvalidArgument(fmt::format("fragment byte size mismatch: {}: expected {}, got {}",
@@ -76,9 +75,9 @@ Result<Extents> CanonicalStridesBytes(std::span<const int64_t> shape, int64_t it
   for (size_t dim = shape.size(); dim-- > 0;) {
     strides[dim] = stride;
     if (dim > 0 && __builtin_mul_overflow(stride, shape[dim], &stride)) {
-      return InvalidArgument(
-          fmt::format("row-major strides of {} with itemsize {} must fit in a signed 64-bit integer",
-                      ToText(shape), itemsize));
+      return InvalidArgument(fmt::format(
+          "row-major strides of {} with itemsize {} must fit in a signed 64-bit integer",
+          ToText(shape), itemsize));
     }
   }
   return strides;

@@ -107,8 +107,7 @@ Status CheckBoxesDisjoint(std::span<const PlacementFragment> fragments,
   return OkStatus();
 }
 
-Status CheckAliasGroups(const TensorPositions& positions,
-                        std::span<const TensorDescriptor> tensors,
+Status CheckAliasGroups(const TensorPositions& positions, std::span<const TensorDescriptor> tensors,
                         std::span<const PlacementFragment> fragments,
                         std::span<const uint32_t> tensor_of) {
   constexpr uint32_t kUnseen = UINT32_MAX;
@@ -126,9 +125,8 @@ Status CheckAliasGroups(const TensorPositions& positions,
   }
   std::vector<uint32_t> order(numbers.count());
   for (uint32_t i = 0; i < order.size(); ++i) order[i] = i + 1;
-  std::sort(order.begin(), order.end(), [&numbers](uint32_t a, uint32_t b) {
-    return numbers.Group(a) < numbers.Group(b);
-  });
+  std::sort(order.begin(), order.end(),
+            [&numbers](uint32_t a, uint32_t b) { return numbers.Group(a) < numbers.Group(b); });
   for (const uint32_t number : order) {
     const std::vector<std::string>& members = numbers.Group(number);
     for (const std::string& member : members) {

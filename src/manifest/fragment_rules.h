@@ -44,8 +44,7 @@ Status CheckBoxesDisjoint(std::span<const PlacementFragment> fragments,
                           std::span<const uint32_t> tensor_of);
 
 // Every alias group names known tensors, and all fragments of its members carry exactly the group.
-Status CheckAliasGroups(const TensorPositions& positions,
-                        std::span<const TensorDescriptor> tensors,
+Status CheckAliasGroups(const TensorPositions& positions, std::span<const TensorDescriptor> tensors,
                         std::span<const PlacementFragment> fragments,
                         std::span<const uint32_t> tensor_of);
 

@@ -15,9 +15,9 @@ JsonValue JsonDocument::root() const { return {this, 0}; }
 
 std::string_view JsonValue::text() const {
   const JsonNode& n = node();
-  const std::string_view whole =
-      n.kind == JsonKind::kEscapedText ? std::string_view(document_->unescaped_)
-                                       : document_->source_;
+  const std::string_view whole = n.kind == JsonKind::kEscapedText
+                                     ? std::string_view(document_->unescaped_)
+                                     : document_->source_;
   return whole.substr(n.value, n.count);
 }
 
@@ -288,7 +288,8 @@ class JsonParser {
   Status CheckKeysDistinct(JsonValue object) {
     keys_.clear();
     JsonValue key = object.first();
-    for (size_t i = 0; i < object.count(); ++i, key = key.next().next()) keys_.push_back(key.text());
+    for (size_t i = 0; i < object.count(); ++i, key = key.next().next())
+      keys_.push_back(key.text());
     std::sort(keys_.begin(), keys_.end());
     const auto twin = std::adjacent_find(keys_.begin(), keys_.end());
     if (twin == keys_.end()) return OkStatus();

@@ -1,8 +1,9 @@
 // A parsed JSON text (RFC 8259, strictly), as a flat tape of 16-byte nodes over the text itself.
 //
 // Internal to the folder. The text is the world's: any bytes give a document or INVALID_ARGUMENT.
-// Integers keep their exact value; a float is only known to be one. Memory is linear in the text and
-// recursion is bounded by kJsonDepthMax. A document keeps views into the text, which outlives it.
+// Integers keep their exact value; a float is only known to be one. Memory is linear in the text
+// and recursion is bounded by kJsonDepthMax. A document keeps views into the text, which outlives
+// it.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@ enum class JsonKind : uint8_t {
   kObject,
 };
 
-// 16 bytes. `count`: elements, members, or bytes of a text. `value`: the integer's bits, where a text
-// begins, or for a container the index of the node behind its last descendant.
+// 16 bytes. `count`: elements, members, or bytes of a text. `value`: the integer's bits, where a
+// text begins, or for a container the index of the node behind its last descendant.
 struct JsonNode {
   JsonKind kind = JsonKind::kNull;
   uint32_t count = 0;
@@ -60,9 +61,7 @@ class JsonValue {
   JsonValue(const JsonDocument* document, size_t index) : document_(document), index_(index) {}
 
   JsonKind kind() const { return node().kind; }
-  bool is_text() const {
-    return kind() == JsonKind::kText || kind() == JsonKind::kEscapedText;
-  }
+  bool is_text() const { return kind() == JsonKind::kText || kind() == JsonKind::kEscapedText; }
   // Elements of an array, members of an object.
   size_t count() const { return node().count; }
   // kInteger.

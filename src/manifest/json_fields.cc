@@ -136,9 +136,8 @@ Result<ParallelAxis> ReadAxis(JsonValue value, const Label& label) {
 
 Result<TensorDescriptor> ReadTensor(JsonValue value, const Label& label, const Label& axis_label) {
   static constexpr std::array<std::string_view, 9> kKeys = {
-      "dtype",    "expert_id",          "global_shape",  "itemsize",
-      "layer_id", "layout_fingerprint", "parallel_axes", "shard_dims",
-      "tensor_id"};
+      "dtype",         "expert_id",  "global_shape", "itemsize", "layer_id", "layout_fingerprint",
+      "parallel_axes", "shard_dims", "tensor_id"};
   MC_ASSIGN_OR_RETURN(const auto fields, ReadObject(value, label, kKeys));
   const auto field_label = [&label](size_t i) { return label.Field(kKeys[i]); };
   TensorDescriptor tensor;
@@ -148,11 +147,11 @@ Result<TensorDescriptor> ReadTensor(JsonValue value, const Label& label, const L
   MC_ASSIGN_OR_RETURN(tensor.itemsize, ReadInteger(fields[3], field_label(3), 1));
   MC_ASSIGN_OR_RETURN(tensor.layer_id, ReadOptionalInteger(fields[4], field_label(4), 0));
   MC_ASSIGN_OR_RETURN(tensor.layout_fingerprint, ReadText(fields[5], field_label(5)));
-  MC_ASSIGN_OR_RETURN(tensor.parallel_axes,
-                      ReadArray<ParallelAxis>(fields[6], field_label(6),
-                                              [&](JsonValue element, int64_t i) {
-                                                return ReadAxis(element, {axis_label.noun, i});
-                                              }));
+  MC_ASSIGN_OR_RETURN(
+      tensor.parallel_axes,
+      ReadArray<ParallelAxis>(fields[6], field_label(6), [&](JsonValue element, int64_t i) {
+        return ReadAxis(element, {axis_label.noun, i});
+      }));
   MC_ASSIGN_OR_RETURN(tensor.shard_dims, ReadIntegers(fields[7], field_label(7), 0));
   MC_ASSIGN_OR_RETURN(tensor.tensor_id, ReadText(fields[8], field_label(8)));
   return MakeTensorDescriptor(std::move(tensor));

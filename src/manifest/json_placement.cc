@@ -34,9 +34,9 @@ Result<ParallelTopology> ReadTopology(JsonValue value) {
   ParallelTopology topology;
   MC_ASSIGN_OR_RETURN(topology.dp_size, ReadInteger(fields[0], label.Field("dp_size"), 1));
   MC_ASSIGN_OR_RETURN(topology.ep_size, ReadInteger(fields[1], label.Field("ep_size"), 1));
-  MC_ASSIGN_OR_RETURN(topology.participants,
-                      ReadArray<TopologyParticipant>(fields[2], label.Field("participants"),
-                                                     ReadParticipant));
+  MC_ASSIGN_OR_RETURN(
+      topology.participants,
+      ReadArray<TopologyParticipant>(fields[2], label.Field("participants"), ReadParticipant));
   MC_ASSIGN_OR_RETURN(topology.pp_size, ReadInteger(fields[3], label.Field("pp_size"), 1));
   MC_ASSIGN_OR_RETURN(topology.tp_size, ReadInteger(fields[5], label.Field("tp_size"), 1));
   MC_ASSIGN_OR_RETURN(std::string topology_id, ReadText(fields[4], label.Field("topology_id")));

@@ -24,8 +24,12 @@ char ShortEscape(char c) {
 
 void JsonWriter::Escape(uint32_t code_unit) {
   static constexpr char kDigits[] = "0123456789abcdef";
-  const char escape[] = {'\\', 'u', kDigits[code_unit >> 12 & 15], kDigits[code_unit >> 8 & 15],
-                         kDigits[code_unit >> 4 & 15], kDigits[code_unit & 15]};
+  const char escape[] = {'\\',
+                         'u',
+                         kDigits[code_unit >> 12 & 15],
+                         kDigits[code_unit >> 8 & 15],
+                         kDigits[code_unit >> 4 & 15],
+                         kDigits[code_unit & 15]};
   buffer_.append(escape, sizeof(escape));
 }
 

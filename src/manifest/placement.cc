@@ -52,10 +52,10 @@ Status CheckSame(const PlacementPart& part, std::string_view field, const T& got
 Status CheckPartBelongs(const PlacementFields& placement, const PlacementPart& part) {
   MC_RETURN_IF_ERROR(CheckSame(part, "resource_id", part.resource_id, placement.resource_id));
   MC_RETURN_IF_ERROR(CheckSame(part, "revision", part.revision, placement.revision));
-  MC_RETURN_IF_ERROR(CheckSame(part, "weight_generation", part.weight_generation,
-                               placement.weight_generation));
-  MC_RETURN_IF_ERROR(CheckSame(part, "placement_set_id", part.placement_set_id,
-                               placement.placement_set_id));
+  MC_RETURN_IF_ERROR(
+      CheckSame(part, "weight_generation", part.weight_generation, placement.weight_generation));
+  MC_RETURN_IF_ERROR(
+      CheckSame(part, "placement_set_id", part.placement_set_id, placement.placement_set_id));
   MC_RETURN_IF_ERROR(
       CheckSame(part, "topology_id", part.topology_id, placement.topology.topology_id));
   const ParallelRank& rank = FindParticipant(placement.topology, part.participant_id)->rank;

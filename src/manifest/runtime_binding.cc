@@ -19,9 +19,8 @@ Status CheckAddressRange(std::string_view prefix, std::string_view address_name,
   MC_RETURN_IF_ERROR(CheckUnsignedAtLeast(address_name, address, 1));
   MC_RETURN_IF_ERROR(CheckUnsignedAtLeast(nbytes_name, nbytes, 1));
   if (nbytes <= UINT64_MAX - address) return OkStatus();
-  return InvalidArgument(
-      fmt::format("{}address range must fit in an unsigned 64-bit integer: {:#x}+{}", prefix,
-                  address, nbytes));
+  return InvalidArgument(fmt::format(
+      "{}address range must fit in an unsigned 64-bit integer: {:#x}+{}", prefix, address, nbytes));
 }
 
 // Checks shape and strides against each other and makes strides of extent-1 dimensions canonical.
@@ -70,9 +69,9 @@ Status CheckStorage(const RuntimeBindingFragment& fragment) {
   }
   if (fragment.nbytes > fragment.storage_nbytes ||
       fragment.storage_offset_bytes > fragment.storage_nbytes - fragment.nbytes) {
-    return InvalidArgument(fmt::format(
-        "runtime view exceeds storage allocation bounds: {} bytes at {} of {}", fragment.nbytes,
-        fragment.storage_offset_bytes, fragment.storage_nbytes));
+    return InvalidArgument(
+        fmt::format("runtime view exceeds storage allocation bounds: {} bytes at {} of {}",
+                    fragment.nbytes, fragment.storage_offset_bytes, fragment.storage_nbytes));
   }
   return OkStatus();
 }
@@ -85,8 +84,7 @@ Result<RuntimeBindingFragment> MakeRuntimeBindingFragment(RuntimeBindingFragment
   MC_RETURN_IF_ERROR(CheckText("worker_id", fields.worker_id));
   MC_RETURN_IF_ERROR(CheckText("endpoint", fields.endpoint));
   MC_RETURN_IF_ERROR(CheckText("device", fields.device));
-  MC_RETURN_IF_ERROR(
-      CheckAddressRange("", "address", fields.address, "nbytes", fields.nbytes));
+  MC_RETURN_IF_ERROR(CheckAddressRange("", "address", fields.address, "nbytes", fields.nbytes));
   MC_RETURN_IF_ERROR(CheckAtLeast("runtime itemsize", fields.itemsize, 1));
   MC_RETURN_IF_ERROR(NormalizeView(fields));
   MC_RETURN_IF_ERROR(CheckStorage(fields));

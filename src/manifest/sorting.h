@@ -1,7 +1,7 @@
 // Sorting of contract values by one of their ids, and finding equal ids.
 //
-// Internal to the folder. The values are several hundred bytes each: what is sorted is their ids and
-// positions, and every value moves at most once.
+// Internal to the folder. The values are several hundred bytes each: what is sorted is their ids
+// and positions, and every value moves at most once.
 #pragma once
 
 #include <algorithm>

@@ -129,10 +129,9 @@ Status CheckStoredCoverage(const StoredManifest& manifest, std::span<const uint3
       fragments.size(), [&](uint32_t a, uint32_t b) { return box_of(a) < box_of(b); });
   for (size_t i = 1; i < order.size(); ++i) {
     if (box_of(order[i - 1]) != box_of(order[i])) continue;
-    return InvalidArgument(fmt::format("duplicate fragment geometry: {}: {} and {}",
-                                       fragments[order[i]].tensor_id,
-                                       fragments[order[i - 1]].fragment_id,
-                                       fragments[order[i]].fragment_id));
+    return InvalidArgument(
+        fmt::format("duplicate fragment geometry: {}: {} and {}", fragments[order[i]].tensor_id,
+                    fragments[order[i - 1]].fragment_id, fragments[order[i]].fragment_id));
   }
   std::vector<BoxView> boxes;
   size_t next = 0;
@@ -162,10 +161,9 @@ Status CheckObjectRanges(const std::vector<StoredFragment>& fragments) {
     const StoredFragment& a = fragments[order[i - 1]];
     const StoredFragment& b = fragments[order[i]];
     if (a.object_key != b.object_key || b.object_offset - a.object_offset >= a.nbytes) continue;
-    return InvalidArgument(
-        fmt::format("stored fragment object ranges overlap: {} and {} in {}: {}+{} and {}+{}",
-                    a.fragment_id, b.fragment_id, a.object_key, a.object_offset, a.nbytes,
-                    b.object_offset, b.nbytes));
+    return InvalidArgument(fmt::format(
+        "stored fragment object ranges overlap: {} and {} in {}: {}+{} and {}+{}", a.fragment_id,
+        b.fragment_id, a.object_key, a.object_offset, a.nbytes, b.object_offset, b.nbytes));
   }
   return OkStatus();
 }

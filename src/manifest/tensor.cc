@@ -61,8 +61,8 @@ Status CheckAxis(const ParallelAxis& axis) {
   }
   MC_RETURN_IF_ERROR(CheckAtLeast("split axis dim", axis.dim, 0));
   if (axis.kind == AxisKind::kEp && axis.dim != 0) {
-    return InvalidArgument(fmt::format(
-        "EP must split the leading logical expert dimension, got dim {}", axis.dim));
+    return InvalidArgument(
+        fmt::format("EP must split the leading logical expert dimension, got dim {}", axis.dim));
   }
   return OkStatus();
 }
@@ -125,8 +125,7 @@ Status NormalizeAxes(TensorDescriptor& tensor) {
 bool HasSplitEp(const TensorDescriptor& tensor) {
   return std::any_of(tensor.parallel_axes.begin(), tensor.parallel_axes.end(),
                      [](const ParallelAxis& axis) {
-                       return axis.kind == AxisKind::kEp &&
-                              axis.semantics == AxisSemantics::kSplit;
+                       return axis.kind == AxisKind::kEp && axis.semantics == AxisSemantics::kSplit;
                      });
 }
 

@@ -28,8 +28,9 @@ std::vector<size_t> CutDims(std::span<const BoxView> boxes) {
 Result<std::vector<geometry::Box>> BoxesAlong(std::span<const size_t> dims,
                                               std::span<const BoxView> boxes) {
   if (dims.size() > static_cast<size_t>(geometry::kMaxRank)) {
-    return InvalidArgument(fmt::format("fragments of one tensor are cut along {} dimensions; at most {} are supported",
-                                       dims.size(), geometry::kMaxRank));
+    return InvalidArgument(
+        fmt::format("fragments of one tensor are cut along {} dimensions; at most {} are supported",
+                    dims.size(), geometry::kMaxRank));
   }
   std::vector<geometry::Box> result;
   result.reserve(boxes.size());

@@ -1,4 +1,5 @@
-// Whether fragments' boxes overlap or tile their tensor: the contract's words over geometry's boxes.
+// Whether fragments' boxes overlap or tile their tensor: the contract's words over geometry's
+// boxes.
 //
 // Internal to the folder. Dimensions that no fragment cuts are left out first: most tensors are cut
 // along one dimension, and a tensor may have more dimensions than a geometry::Box holds. More than

@@ -20,10 +20,9 @@ Status CheckDistinctRanks(const std::vector<TopologyParticipant>& participants) 
   for (const TopologyParticipant& participant : participants) by_rank.push_back(&participant);
   std::stable_sort(by_rank.begin(), by_rank.end(),
                    [](const auto* a, const auto* b) { return RankLess(a->rank, b->rank); });
-  const auto twin = std::adjacent_find(by_rank.begin(), by_rank.end(), [](const auto* a,
-                                                                          const auto* b) {
-    return a->rank == b->rank;
-  });
+  const auto twin =
+      std::adjacent_find(by_rank.begin(), by_rank.end(),
+                         [](const auto* a, const auto* b) { return a->rank == b->rank; });
   if (twin == by_rank.end()) return OkStatus();
   return InvalidArgument(fmt::format("duplicate topology parallel rank: {} of {} and {}",
                                      ToText((*twin)->rank), (*twin)->participant_id,

@@ -1,4 +1,5 @@
-// The checks of the public reshard contracts (docs/contracts.md) and the only makers of their values.
+// The checks of the public reshard contracts (docs/contracts.md) and the only makers of their
+// values.
 //
 // A Make function takes the fields a caller filled in, checks them in the contract's order, brings
 // them to canonical form (sorted axes, aliases, tensors, fragments; derived ids) and returns the
@@ -6,9 +7,10 @@
 // by the values that disagree. Everything a big value holds is checked again when the big value is
 // made, so a caller may hand over plain structs; canonical input costs no more than the check.
 //
-// Not here: the types of Python arguments and integers beyond 64 bits, which the Python face refuses
-// before a C++ value exists. The contract's integers are unbounded; int64_t (uint64_t for bytes and
-// addresses) is our documented limit, and products that leave it are refused, never wrapped.
+// Not here: the types of Python arguments and integers beyond 64 bits, which the Python face
+// refuses before a C++ value exists. The contract's integers are unbounded; int64_t (uint64_t for
+// bytes and addresses) is our documented limit, and products that leave it are refused, never
+// wrapped.
 //
 // All functions are pure and safe to call from any thread. Cost is N log N in the fragments.
 #pragma once
@@ -107,8 +109,8 @@ Status ValidateResourceBindingIdentity(const Placement& placement, const Runtime
 // storage allocations of one address space overlap unless they are declared aliases.
 Status ValidateRuntimeBinding(const Placement& placement, const RuntimeBinding& binding);
 
-// Every participant that has fragments is bound exactly once, and the rules of one binding hold over
-// all bindings of an instance together. No pointer is null.
+// Every participant that has fragments is bound exactly once, and the rules of one binding hold
+// over all bindings of an instance together. No pointer is null.
 Status ValidateRuntimeBindings(const Placement& placement,
                                std::span<const RuntimeBindingPtr> bindings);
 
