@@ -21,7 +21,7 @@ class NodeChannel {
 
   // READ grant: a read-only descriptor. WRITE grant: a read-write one, the arena being created when
   // this is its first open; refused (CONFLICT) once the import is sealed.
-  virtual Result<UniqueFd> OpenArena(const v1::Grant& grant) = 0;
+  virtual Result<env::UniqueFd> OpenArena(const v1::Grant& grant) = 0;
 
   // Stores a METADATA object durably (synced before the reply). Same name and content again: OK;
   // other content: CONFLICT.

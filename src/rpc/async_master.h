@@ -1,0 +1,60 @@
+// The Master as a server sees it: the RPCs of proto/mooncake/v1/master.proto, none of which blocks.
+//
+// `request` and `reply` stay valid until `done` was called; `done` is called exactly once, from any thread,
+// perhaps before the call returns, and the reply is complete then. Implemented by master::Master.
+// BlockingMaster makes a MasterApi of one. Threads: any.
+#pragma once
+
+#include <functional>
+
+#include "mooncake/v1/master.pb.h"
+#include "rpc/master_api.h"
+
+// Every RPC of the service, once: X(Name) with messages v1::NameRequest and v1::NameReply.
+#define MOONCAKE_MASTER_RPCS(X) \
+  X(RegisterNode)               \
+  X(ReportNode)                 \
+  X(BeginImport)                \
+  X(GetImport)                  \
+  X(KeepImport)                 \
+  X(SubmitReceipt)              \
+  X(CommitImport)               \
+  X(AbortImport)                \
+  X(GetWeight)                  \
+  X(ListWeights)                \
+  X(OpenRevision)               \
+  X(LocateObjects)              \
+  X(RenewLeases)                \
+  X(ReleaseLease)               \
+  X(RemoveWeight)               \
+  X(GetCluster)
+
+namespace mooncake::rpc {
+
+class AsyncMaster {
+ public:
+  using Done = std::function<void()>;
+
+  virtual ~AsyncMaster() = default;
+
+#define MOONCAKE_DECLARE(Name) \
+  virtual void Name(const v1::Name##Request& request, v1::Name##Reply* reply, Done done) = 0;
+  MOONCAKE_MASTER_RPCS(MOONCAKE_DECLARE)
+#undef MOONCAKE_DECLARE
+};
+
+// Waits for each call: the embedded store's MasterApi, and tests'. The AsyncMaster must outlive it and
+// answer from another thread than the caller's.
+class BlockingMaster final : public MasterApi {
+ public:
+  explicit BlockingMaster(AsyncMaster& master) : master_(master) {}
+
+#define MOONCAKE_DECLARE(Name) v1::Name##Reply Name(const v1::Name##Request& request) override;
+  MOONCAKE_MASTER_RPCS(MOONCAKE_DECLARE)
+#undef MOONCAKE_DECLARE
+
+ private:
+  AsyncMaster& master_;
+};
+
+}  // namespace mooncake::rpc
