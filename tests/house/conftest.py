@@ -1,0 +1,6 @@
+"""Makes tools/ importable: what these tests test."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
