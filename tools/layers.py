@@ -135,7 +135,7 @@ def cmake_calls(text: str, function: str) -> list[tuple[str, dict[str, list[str]
 
 
 def scan_sources(layers: Layers, src: Path) -> tuple[dict[str, dict[str, str]], list[str]]:
-    """Edges seen in #include lines, folder -> target -> first place; and what is wrong with them."""
+    """Edges seen in #include lines (folder -> target -> first place), and what is wrong there."""
     seen: dict[str, dict[str, str]] = {}
     errors = []
     for path in sorted(src.rglob("*")):

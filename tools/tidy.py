@@ -91,9 +91,7 @@ def batches(names: list[str], size: int = 25) -> list[list[str]]:
 def check_clang_format() -> list[str]:
     def one(batch: list[str]) -> list[str]:
         done = run(["clang-format", "--dry-run", *batch])
-        return sorted(
-            {line.split(":", 1)[0] for line in done.stderr.splitlines() if ": warning:" in line}
-        )
+        return sorted(set(re.findall(r"^([^:\n]+):\d+:\d+: warning:", done.stderr, re.M)))
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = [name for names in pool.map(one, batches(files(*CPP, ".proto"))) for name in names]
