@@ -1,0 +1,101 @@
+// A store node: the memory and METADATA objects it keeps for the Master, and who may touch them.
+//
+// Owns a folder (locked while it lives): node_id, metadata/, quarantine/, and, when its arenas are
+// durable, instance_id and arenas/ (docs/formats/node_folder.md). Never decides what exists: arenas and
+// objects come with a grant of the Master, and go only when the Master's answer to a report says so.
+// Knows no sockets; it is itself the in-process NodeChannel of an embedded store.
+//
+// Invariants:
+//   - nothing is opened, read or written without a grant made for this instance (grant_check.h);
+//   - an import belongs to one tenant: grants of another are refused;
+//   - once an import is sealed, no arena of it is opened to write and no object is added;
+//   - before that, no arena of it is opened to read.
+// Threads: every method from any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "env/folder_lock.h"
+#include "env/random.h"
+#include "node/arena_table.h"
+#include "node/grant_check.h"
+#include "node/metadata_store.h"
+#include "rpc/node_channel.h"
+
+namespace mooncake::node {
+
+struct NodeOptions {
+  std::string folder;
+  uint64_t capacity_bytes = 0;
+  std::string node_id;  // empty: the folder's, which is made at the first start
+  // Arenas are files in the folder and outlive the process, and so does the instance id.
+  bool durable_arenas = false;
+};
+
+struct HeldImport {
+  uint64_t import_id = 0;
+  std::vector<uint64_t> arena_ids;
+  uint64_t metadata_objects = 0;
+  bool sealed = false;
+};
+
+class Node final : public rpc::NodeChannel {
+ public:
+  // INVALID_ARGUMENT: no capacity, or another node's folder; UNAVAILABLE: the folder is in use.
+  static Result<std::unique_ptr<Node>> Open(NodeOptions options,
+                                            env::RandomSource& random = env::SystemRandom::Instance());
+
+  const std::string& node_id() const { return authority_.node_id; }
+  const std::string& instance_id() const { return authority_.instance_id; }
+  // 32 random bytes of this process; the Master alone gets them.
+  const std::string& grant_key() const { return authority_.key; }
+  bool durable_arenas() const { return arenas_->durable(); }
+  uint64_t capacity_bytes() const { return arenas_->capacity_bytes(); }
+  uint64_t used_bytes() const { return arenas_->used_bytes(); }
+  const std::vector<std::string>& quarantined() const { return metadata_->quarantined(); }
+
+  Result<env::UniqueFd> OpenArena(const v1::Grant& grant) override;
+  Status WriteMetadata(const v1::Grant& grant, std::string_view name,
+                       std::string_view content) override;
+  Result<std::string> ReadMetadata(const v1::Grant& grant, std::string_view name) override;
+  Status SealImport(const v1::Grant& grant) override;
+
+  // WriteMetadata, with the digest that travelled beside the content.
+  Status WriteMetadataChecked(const v1::Grant& grant, std::string_view name,
+                              std::string_view content, const Sha256Digest& sha256);
+
+  // Everything it holds, for the Master to compare.
+  std::vector<HeldImport> Report() const;
+  // What the Master's answer names goes: memory zeroed and freed, files removed. What could not be
+  // removed stays in the next report; the first such failure is returned.
+  Status Drop(const std::vector<uint64_t>& arena_ids, const std::vector<uint64_t>& import_ids);
+
+ private:
+  struct ImportState {
+    std::string tenant_id;
+    bool sealed = false;
+  };
+
+  Node(env::FolderLock lock, GrantAuthority authority, std::unique_ptr<ArenaTable> arenas,
+       std::unique_ptr<MetadataStore> metadata);
+
+  // Binds the import to the grant's tenant.
+  Status Admit(const model::Grant& grant);
+  bool Sealed(uint64_t import_id) const;
+
+  const env::FolderLock lock_;
+  const GrantAuthority authority_;
+  const std::unique_ptr<ArenaTable> arenas_;
+  const std::unique_ptr<MetadataStore> metadata_;
+
+  mutable std::mutex mutex_;
+  std::map<uint64_t, ImportState> imports_;
+};
+
+}  // namespace mooncake::node

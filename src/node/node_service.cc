@@ -1,0 +1,61 @@
+#include "node/node_service.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "rpc/status_proto.h"
+
+namespace mooncake::node {
+namespace {
+
+Result<Sha256Digest> DigestOf(const std::string& bytes) {
+  Sha256Digest digest{};
+  if (bytes.size() != digest.size()) {
+    return InvalidArgument("sha256: expected " + std::to_string(digest.size()) + " bytes, got " +
+                           std::to_string(bytes.size()));
+  }
+  std::copy(bytes.begin(), bytes.end(), digest.begin());
+  return digest;
+}
+
+}  // namespace
+
+Status NodeService::Dispatch(const v1::NodeRequest& request, v1::NodeReply* reply,
+                             env::UniqueFd* fd_out) {
+  switch (request.kind_case()) {
+    case v1::NodeRequest::kOpenArena: {
+      MC_ASSIGN_OR_RETURN(*fd_out, node_.OpenArena(request.open_arena().grant()));
+      reply->set_arena_bytes(request.open_arena().grant().arena_bytes());
+      return OkStatus();
+    }
+    case v1::NodeRequest::kWriteMetadata: {
+      const v1::WriteMetadata& write = request.write_metadata();
+      MC_ASSIGN_OR_RETURN(const Sha256Digest sha256, DigestOf(write.sha256()));
+      return node_.WriteMetadataChecked(write.grant(), write.name(), write.content(), sha256);
+    }
+    case v1::NodeRequest::kReadMetadata: {
+      MC_ASSIGN_OR_RETURN(
+          *reply->mutable_content(),
+          node_.ReadMetadata(request.read_metadata().grant(), request.read_metadata().name()));
+      return OkStatus();
+    }
+    case v1::NodeRequest::kSealImport:
+      return node_.SealImport(request.seal_import().grant());
+    case v1::NodeRequest::KIND_NOT_SET:
+      break;
+  }
+  return Unsupported("the request is of no kind that this node knows");
+}
+
+v1::NodeReply NodeService::Handle(const v1::NodeRequest& request, const env::PeerCredentials& peer,
+                                  env::UniqueFd* fd_out) {
+  v1::NodeReply reply;
+  const Status status = Dispatch(request, &reply, fd_out);
+  if (!status.ok()) {
+    Log().info("node {}: refused process {}: {}", node_.node_id(), peer.pid, status.ToString());
+  }
+  rpc::SetStatus(reply.mutable_status(), status);
+  return reply;
+}
+
+}  // namespace mooncake::node
