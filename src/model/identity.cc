@@ -48,13 +48,17 @@ bool IsUtf8(std::string_view text) {
 }
 
 Status ValidateIdentityPart(std::string_view field, std::string_view part) {
+  if (part.empty()) return InvalidArgument(std::string(field) + " must not be empty");
+  return ValidateText(field, part, kIdentityPartBytesMax);
+}
+
+Status ValidateText(std::string_view field, std::string_view text, size_t bytes_max) {
   const std::string name(field);
-  if (part.empty()) return InvalidArgument(name + " must not be empty");
-  if (part.size() > kIdentityPartBytesMax) {
-    return InvalidArgument(name + " may have at most " + std::to_string(kIdentityPartBytesMax) +
-                           " bytes, got " + std::to_string(part.size()));
+  if (text.size() > bytes_max) {
+    return InvalidArgument(name + " may have at most " + std::to_string(bytes_max) +
+                           " bytes, got " + std::to_string(text.size()));
   }
-  if (!IsUtf8(part)) return InvalidArgument(name + " is not valid UTF-8");
+  if (!IsUtf8(text)) return InvalidArgument(name + " is not valid UTF-8");
   return OkStatus();
 }
 

@@ -60,6 +60,9 @@ bool IsUtf8(std::string_view text);
 // kIdentityPartBytesMax bytes.
 Status ValidateIdentityPart(std::string_view field, std::string_view part);
 Status ValidateIdentity(const WeightIdentity& identity);
+// For texts that are no identity (holders, reasons, ids of clients): UTF-8 of at most `bytes_max`
+// bytes, possibly empty. What is logged must pass this, since the log's text fields are UTF-8.
+Status ValidateText(std::string_view field, std::string_view text, size_t bytes_max);
 // Non-empty, at most kPayloadNameBytesMax bytes, of the characters that UrlEncode leaves or makes.
 Status ValidatePayloadName(std::string_view name);
 

@@ -19,7 +19,6 @@
 // an arena id is given once.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -58,6 +57,7 @@ struct Node {
   uint64_t metadata_bytes = 0;            // METADATA of groups that exist
   uint64_t metadata_releasing_bytes = 0;  // METADATA of removed groups
   std::set<ArenaId> arenas;               // LIVE and RELEASING
+  std::set<ArenaId> lost_arenas;          // LOST
   std::set<ImportId> metadata_of;         // imports with METADATA charged here
 
   uint64_t used_bytes() const {
@@ -70,12 +70,20 @@ struct Node {
 
 struct Group {
   ImportId import_id;
-  bool removed = false;           // only what nodes must still confirm is left
-  std::vector<ArenaId> arenas;    // in order of reservation; released ones stay in the list
-  std::vector<ArenaId> existing;  // of those, the ones that are not gone, ascending
+  bool removed = false;         // only what nodes must still confirm is left
+  std::vector<ArenaId> arenas;  // ascending; those that are gone stay in the list
+  uint32_t arenas_left = 0;     // of those, how many are not gone
   PayloadTable payloads;
-  std::vector<model::MetadataObject> metadata;  // by name
+  std::vector<model::MetadataObject> metadata;  // in order of arrival, names distinct
 };
+
+// METADATA objects are charged like arenas: in units of kChargeUnit bytes.
+inline constexpr uint64_t kChargeUnit = 4096;
+// Saturates instead of wrapping.
+constexpr uint64_t ChargedBytes(uint64_t bytes) {
+  return bytes > UINT64_MAX - (kChargeUnit - 1) ? UINT64_MAX / kChargeUnit * kChargeUnit
+                                                : (bytes + kChargeUnit - 1) / kChargeUnit * kChargeUnit;
+}
 
 struct PayloadLocation {
   std::string_view name;  // valid until the next Apply
@@ -135,16 +143,16 @@ class Catalog {
 
   std::optional<uint32_t> NodeIndex(std::string_view node_id) const;
   PayloadLocation LocationOf(const Group& group, uint32_t row) const;
-  void Forget(ArenaId id);      // the arena is gone
-  void LoseMemory(uint32_t node);
-  void GiveUp(ArenaId id);      // LIVE -> RELEASING, LOST -> gone
+  void Forget(ArenaId id);         // the arena is gone
+  void GiveUp(ArenaId id);         // LIVE -> RELEASING, LOST -> gone
+  void LoseMemory(uint32_t node);  // LIVE -> LOST, RELEASING -> gone
   void EraseIfEmpty(ImportId id);
+  Status CheckGroups() const;
 
   std::vector<Node> nodes_;
   std::map<std::string, uint32_t, std::less<>> node_index_;
   std::map<ArenaId, Arena> arenas_;
   std::map<ImportId, Group> groups_;
-  std::map<uint32_t, std::set<ArenaId>> lost_arenas_;  // by node
   uint64_t next_arena_id_ = 1;
   uint64_t payload_count_ = 0;
   uint64_t metadata_count_ = 0;

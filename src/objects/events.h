@@ -34,7 +34,8 @@ struct ArenaReserved {
   friend bool operator==(const ArenaReserved&, const ArenaReserved&) = default;
 };
 
-// Given up: still charged until the node confirms (LOST arenas vanish at once).
+// Given up, with no payload left in them: still charged until the node confirms (LOST arenas vanish
+// at once).
 struct ArenasReleasing {
   std::vector<ArenaId> arena_ids;
   friend bool operator==(const ArenasReleasing&, const ArenasReleasing&) = default;
@@ -70,8 +71,8 @@ struct ObjectsRemoved {
   friend bool operator==(const ObjectsRemoved&, const ObjectsRemoved&) = default;
 };
 
-// Whatever is left of the group is gone, METADATA last. Its METADATA bytes stay charged until the
-// nodes confirm.
+// Whatever is left of the group is gone, METADATA last; its arenas are given up. What the nodes still
+// hold stays charged until they confirm.
 struct GroupRemoved {
   ImportId import_id;
   friend bool operator==(const GroupRemoved&, const GroupRemoved&) = default;

@@ -55,7 +55,8 @@ class PayloadTable {
     std::string names;
   };
 
-  const Block& BlockOf(uint32_t number) const;
+  size_t BlockIndexOf(uint32_t number) const;
+  const Block& BlockOf(uint32_t number) const { return blocks_[BlockIndexOf(number)]; }
   void Index(uint32_t number);
   void Reindex(size_t slots);
 
