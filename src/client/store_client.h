@@ -160,6 +160,13 @@ struct LoadReport {
 
 // ---- discovery ----
 
+// What the Master says of one revision (the RFC's view: metadata and what is not part of it).
+struct RevisionView {
+  model::RevisionMetadata metadata;
+  uint64_t physical_bytes = 0;            // arenas and METADATA objects, as charged
+  std::optional<uint64_t> operation_id;  // the active background operation
+};
+
 struct ListRequest {
   std::string tenant_id = "default";
   std::string namespace_name;  // empty: all
@@ -170,7 +177,7 @@ struct ListRequest {
 };
 
 struct ListPage {
-  std::vector<model::RevisionMetadata> revisions;
+  std::vector<RevisionView> revisions;
   std::string next_page_token;  // empty: the last page
 };
 
@@ -207,7 +214,7 @@ class StoreClient {
   // The revision's manifest, SHA-256 checked.
   Result<manifest::StoredManifestPtr> ReadManifest(const model::WeightIdentity& identity);
 
-  Result<model::RevisionMetadata> GetMetadata(const model::WeightIdentity& identity);
+  Result<RevisionView> GetMetadata(const model::WeightIdentity& identity);
   // True only for READY; false for anything else that the Master answers. Never extends anything.
   Result<bool> Exists(const model::WeightIdentity& identity);
   // Logical payload bytes; only of a READY or DEGRADED revision.
