@@ -60,10 +60,10 @@ class LogicalPlan {
 
   // Sorted by tensor id. The source's are its whole catalog, the target's those of what is filled.
   std::span<const manifest::TensorDescriptor* const> source_tensors() const {
-    return source_tensors_;
+    return *source_tensors_;
   }
   std::span<const manifest::TensorDescriptor* const> target_tensors() const {
-    return target_tensors_;
+    return *target_tensors_;
   }
 
   // What PlannedOperation indexes: the placement's fragments, or the local part's.
@@ -105,8 +105,9 @@ class LogicalPlan {
   manifest::PlacementPtr target_placement_;
   std::optional<uint32_t> local_target_part_;
   PlanningLimits limits_;
-  std::vector<const manifest::TensorDescriptor*> source_tensors_;
-  std::vector<const manifest::TensorDescriptor*> target_tensors_;
+  // Shared: every local plan from one source index has the same source catalog.
+  std::shared_ptr<const std::vector<const manifest::TensorDescriptor*>> source_tensors_;
+  std::shared_ptr<const std::vector<const manifest::TensorDescriptor*>> target_tensors_;
   std::vector<PlannedOperation> operations_;
   // Empty when every operation copies the whole intersection of its two fragments (all that the
   // planner makes); else one box an operation.

@@ -1,0 +1,116 @@
+// SourceIndex: what planning needs of a source, whatever the target (planner.h names it publicly).
+//
+// Internal to the folder. Per tensor and complete dp replica: the distinct boxes of the chosen owner
+// and the fragment chosen for each. Replicas of one tensor that are cut alike share one Tiling.
+// Immutable after construction.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "geometry/box.h"
+#include "geometry/box_index.h"
+#include "manifest/types.h"
+#include "reshard/fragment_groups.h"
+#include "reshard/planner.h"
+#include "reshard/tensor_table.h"
+
+namespace mooncake::reshard {
+
+// Distinct source boxes of one tensor, ascending. Numbers are pooled: a Box is built when asked for.
+struct Tiling {
+  size_t first_number = 0;
+  uint32_t count = 0;
+  int32_t tree = -1;  // for many boxes; -1: scan
+  uint8_t rank = 0;
+  bool exact = true;  // the boxes are disjoint and fill the tensor
+};
+
+// One replica of one tensor: its tiling and, per box of it, the chosen fragment.
+struct ReplicaSelection {
+  uint32_t tiling = 0;
+  uint32_t first = 0;  // into fragments and parts
+};
+
+class SourceIndex {
+ public:
+  explicit SourceIndex(manifest::PlacementPtr placement);
+  explicit SourceIndex(manifest::StoredManifestPtr stored);
+
+  const manifest::PlacementPtr& placement() const { return placement_; }
+  const manifest::StoredManifestPtr& stored() const { return stored_; }
+  const std::string& resource_id() const;
+  const std::string& revision() const;
+  uint64_t weight_generation() const;
+
+  // Why nothing can be planned from this source: too many dimensions, no complete replica, an owner
+  // that is missing or ambiguous. The contract reports it after the target's own faults.
+  const Status& rank_status() const { return rank_status_; }
+  const Status& choice_status() const { return choice_status_; }
+
+  const std::shared_ptr<const TensorList>& tensors() const { return tensors_; }
+  const TensorTable& table() const { return table_; }
+  // Source dp ranks that hold a whole replica, ascending. {0} for a stored source.
+  const std::vector<int64_t>& complete_dps() const { return complete_dps_; }
+
+  // Which of the tensor's selections a target dp rank reads.
+  const ReplicaSelection& SelectionFor(uint32_t tensor, int64_t target_dp) const;
+  const Tiling& tiling(const ReplicaSelection& selection) const {
+    return tilings_[selection.tiling];
+  }
+  geometry::Box BoxOf(const Tiling& tiling, uint32_t position) const;
+  // Positions within the tiling of all boxes that share an element with `query`, ascending.
+  void FindOverlaps(const Tiling& tiling, const geometry::Box& query,
+                    std::vector<uint32_t>* found) const;
+
+  uint32_t fragment(const ReplicaSelection& selection, uint32_t position) const {
+    return fragments_[selection.first + position];
+  }
+  // The placement part that holds the fragment; 0 for a stored source.
+  uint32_t part(const ReplicaSelection& selection, uint32_t position) const {
+    return parts_.empty() ? 0 : parts_[selection.first + position];
+  }
+
+ private:
+  // A tensor's selections; the index of each is that of the dp rank in `dps` (dp-owned tensors and
+  // stored ones have a single one).
+  struct TensorSelections {
+    uint32_t first = 0;
+    bool single = true;
+  };
+
+  void TakeTensors(std::span<const manifest::TensorDescriptor> tensors);
+  void IndexTensor(uint32_t tensor, const FragmentGroups& groups,
+                   std::span<const uint32_t> part_of_fragment, const std::vector<int64_t>& dps,
+                   std::vector<bool>* complete);
+  ReplicaSelection Select(const FragmentGroups& groups, const FragmentGroups::Group& group,
+                          std::span<const uint32_t> part_of_fragment);
+  uint32_t AddTiling(std::span<const geometry::Box> boxes, bool exact);
+
+  manifest::PlacementPtr placement_;
+  manifest::StoredManifestPtr stored_;
+  Status rank_status_;
+  Status choice_status_;
+  std::shared_ptr<const TensorList> tensors_;
+  TensorTable table_;
+  std::vector<int64_t> complete_dps_;
+  std::vector<uint32_t> complete_positions_;  // of complete_dps_ among all source dp ranks
+  std::vector<TensorSelections> tensor_selections_;
+  std::vector<ReplicaSelection> selections_;
+  std::vector<Tiling> tilings_;
+  std::vector<int64_t> numbers_;  // per box: offsets, then extents
+  std::vector<geometry::BoxIndex> trees_;
+  std::vector<uint32_t> fragments_;
+  std::vector<uint32_t> parts_;
+};
+
+// INVALID_ARGUMENT for the first tensor of more dimensions than the planner takes.
+Status ValidateTensorRanks(std::span<const manifest::TensorDescriptor* const> tensors);
+
+// For each fragment of the placement, the part (index) that has its rank.
+std::vector<uint32_t> PartsOfFragments(const manifest::Placement& placement);
+
+}  // namespace mooncake::reshard
