@@ -1,0 +1,35 @@
+// Opens a store by its URI and gives the client for it.
+//
+//   mooncake://host:port   a running cluster (gRPC to the Master, Unix sockets to nodes of this host)
+//   file:///folder         an embedded store: Master and node inside this process, durable in the
+//                          folder, one process at a time
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "base/status.h"
+#include "client/store_client.h"
+
+namespace mooncake::cluster {
+
+struct OpenOptions {
+  client::StoreClientOptions client;
+  // Of an embedded store's node; 0: half of what its file system has free, rounded down to 1 GiB
+  // steps and at least 1 GiB.
+  uint64_t capacity_bytes = 0;
+};
+
+// A client and what it stands on; destroying it closes both, in that order.
+class OpenedStore {
+ public:
+  virtual ~OpenedStore() = default;
+  virtual client::StoreClient& client() = 0;
+};
+
+// INVALID_ARGUMENT names the URI and what is wrong with it. UNAVAILABLE: nobody answers there within
+// the client's retry time, or another process has the folder open (its pid is named).
+Result<std::unique_ptr<OpenedStore>> OpenStore(std::string_view uri, const OpenOptions& options);
+
+}  // namespace mooncake::cluster
