@@ -1,15 +1,16 @@
-// The Master's log as its sequencer sees it: opaque records, numbered from 1 without holes, each durable
-// before Append returns.
+// The Master's log as its sequencer sees it: opaque records, numbered from 1 without holes, each
+// durable before Append returns.
 //
 // A LogStore never looks into a payload and never decides anything. Implementations: SqliteLog (one
 // machine), MemoryLog (tests and simulation).
 //
-// Invariants: sequences are contiguous; term and time_ms never run back; a record once read is never
-// different at a later read. A store that finds otherwise answers CORRUPT and names the sequence.
+// Invariants: sequences are contiguous; term and time_ms never run back; a record once read is
+// never different at a later read. A store that finds otherwise answers CORRUPT and names the
+// sequence.
 //
-// After a failed Append nobody knows yet whether the record is there. The caller drops what it derived
-// from it and reads LastSequence again: what that says is the truth from then on, and the next Append
-// ends the doubt for good (a record that was not seen then can no longer appear).
+// After a failed Append nobody knows yet whether the record is there. The caller drops what it
+// derived from it and reads LastSequence again: what that says is the truth from then on, and the
+// next Append ends the doubt for good (a record that was not seen then can no longer appear).
 //
 // Threads: one thread at a time.
 #pragma once
@@ -24,7 +25,8 @@
 
 namespace mooncake::oplog {
 
-// `payload` is borrowed: from the caller in Append, from the store (until the visitor returns) in Scan.
+// `payload` is borrowed: from the caller in Append, from the store (until the visitor returns) in
+// Scan.
 struct LogRecordView {
   uint64_t sequence = 0;
   uint64_t term = 0;
@@ -38,11 +40,12 @@ class LogStore {
 
   virtual ~LogStore() = default;
 
-  // OK: the record is durable. CONFLICT: `sequence` is not the last one plus 1, or term or time_ms runs
-  // back; nothing was written. Any other code: outcome unknown, see above.
+  // OK: the record is durable. CONFLICT: `sequence` is not the last one plus 1, or term or time_ms
+  // runs back; nothing was written. Any other code: outcome unknown, see above.
   virtual Status Append(const LogRecordView& record) = 0;
 
-  // Calls `visit` for every record from `sequence` on, in order; stops at its first error and returns it.
+  // Calls `visit` for every record from `sequence` on, in order; stops at its first error and
+  // returns it.
   virtual Status Scan(uint64_t sequence, const Visitor& visit) = 0;
 
   // 0: the log is empty.

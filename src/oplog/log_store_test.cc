@@ -183,10 +183,11 @@ TEST_P(LogStoreTest, CloseIsIdempotent) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, LogStoreTest,
-    testing::Values(std::pair<const char*, MakeBackend>(
-                        "Memory", [] { return std::make_unique<MemoryBackend>(); }),
-                    std::pair<const char*, MakeBackend>(
-                        "Sqlite", [] { return std::make_unique<SqliteBackend>(); })),
+    testing::Values(
+        std::pair<const char*, MakeBackend>("Memory",
+                                            [] { return std::make_unique<MemoryBackend>(); }),
+        std::pair<const char*, MakeBackend>("Sqlite",
+                                            [] { return std::make_unique<SqliteBackend>(); })),
     [](const auto& info) { return std::string(info.param.first); });
 
 TEST(MemoryLog, ALostAppendIsNotThere) {

@@ -23,14 +23,16 @@ Status MemoryLog::Append(const LogRecordView& record) {
   {
     std::lock_guard lock(mutex_);
     if (record.sequence != records_.size() + 1) {
-      return Conflict(fmt::format("expected sequence {}, got {}", records_.size() + 1, record.sequence));
+      return Conflict(
+          fmt::format("expected sequence {}, got {}", records_.size() + 1, record.sequence));
     }
     if (!records_.empty() && record.term < records_.back().term) {
-      return Conflict(fmt::format("expected term {} or more, got {}", records_.back().term, record.term));
+      return Conflict(
+          fmt::format("expected term {} or more, got {}", records_.back().term, record.term));
     }
     if (!records_.empty() && record.time_ms < records_.back().time_ms) {
-      return Conflict(
-          fmt::format("expected time {} ms or later, got {}", records_.back().time_ms, record.time_ms));
+      return Conflict(fmt::format("expected time {} ms or later, got {}", records_.back().time_ms,
+                                  record.time_ms));
     }
     if (faults_left_ > 0) {
       --faults_left_;

@@ -13,12 +13,12 @@ namespace {
 
 // The primary result codes' names; SQLite does not export them.
 constexpr std::array<std::string_view, 29> kCodeNames = {
-    "SQLITE_OK",       "SQLITE_ERROR",    "SQLITE_INTERNAL", "SQLITE_PERM",   "SQLITE_ABORT",
-    "SQLITE_BUSY",     "SQLITE_LOCKED",   "SQLITE_NOMEM",    "SQLITE_READONLY", "SQLITE_INTERRUPT",
-    "SQLITE_IOERR",    "SQLITE_CORRUPT",  "SQLITE_NOTFOUND", "SQLITE_FULL",   "SQLITE_CANTOPEN",
-    "SQLITE_PROTOCOL", "SQLITE_EMPTY",    "SQLITE_SCHEMA",   "SQLITE_TOOBIG", "SQLITE_CONSTRAINT",
-    "SQLITE_MISMATCH", "SQLITE_MISUSE",   "SQLITE_NOLFS",    "SQLITE_AUTH",   "SQLITE_FORMAT",
-    "SQLITE_RANGE",    "SQLITE_NOTADB",   "SQLITE_NOTICE",   "SQLITE_WARNING"};
+    "SQLITE_OK",       "SQLITE_ERROR",   "SQLITE_INTERNAL", "SQLITE_PERM",     "SQLITE_ABORT",
+    "SQLITE_BUSY",     "SQLITE_LOCKED",  "SQLITE_NOMEM",    "SQLITE_READONLY", "SQLITE_INTERRUPT",
+    "SQLITE_IOERR",    "SQLITE_CORRUPT", "SQLITE_NOTFOUND", "SQLITE_FULL",     "SQLITE_CANTOPEN",
+    "SQLITE_PROTOCOL", "SQLITE_EMPTY",   "SQLITE_SCHEMA",   "SQLITE_TOOBIG",   "SQLITE_CONSTRAINT",
+    "SQLITE_MISMATCH", "SQLITE_MISUSE",  "SQLITE_NOLFS",    "SQLITE_AUTH",     "SQLITE_FORMAT",
+    "SQLITE_RANGE",    "SQLITE_NOTADB",  "SQLITE_NOTICE",   "SQLITE_WARNING"};
 
 Code CodeOf(int sqlite_code) {
   switch (sqlite_code & 0xff) {
@@ -54,8 +54,8 @@ Status ErrorOf(const std::string& path, int code, std::string_view attempted,
   return {CodeOf(code), fmt::format("{}: {}: {} ({} {})", path, attempted, words, name, code)};
 }
 
-// Only for a file that nobody has open and whose folder may not be written: SQLite then needs to be told
-// that it may do without its shared-memory file.
+// Only for a file that nobody has open and whose folder may not be written: SQLite then needs to be
+// told that it may do without its shared-memory file.
 std::string ImmutableUri(const std::string& path) {
   std::string encoded;
   for (char c : path) encoded += c == '/' ? std::string("/") : UrlEncode(std::string_view(&c, 1));

@@ -1,4 +1,5 @@
-// SQLite with this project's errors: a connection and its prepared statements, closed with their owner.
+// SQLite with this project's errors: a connection and its prepared statements, closed with their
+// owner.
 //
 // Every error text carries the file, what was attempted, SQLite's own words and its extended code.
 // Threads: one thread at a time.

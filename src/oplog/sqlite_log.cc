@@ -1,8 +1,8 @@
 #include "oplog/sqlite_log.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -15,41 +15,34 @@ namespace {
 // "MCWL" in SQLite's header field for the owner of a file. On disk: never change.
 constexpr int64_t kApplicationId = 0x4d43574c;
 
-// Pages in the write-ahead file before SQLite moves them into the main file: 16 MiB, so that the cost of
-// a checkpoint is spread over many appends.
+// Pages in the write-ahead file before SQLite moves them into the main file: 16 MiB, so that the
+// cost of a checkpoint is spread over many appends.
 constexpr int kCheckpointPages = 4096;
 
 constexpr const char* kCreateTables =
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID;"
-    "CREATE TABLE log (sequence INTEGER PRIMARY KEY, term INTEGER NOT NULL, time_ms INTEGER NOT NULL,"
+    "CREATE TABLE log (sequence INTEGER PRIMARY KEY, term INTEGER NOT NULL, time_ms INTEGER NOT "
+    "NULL,"
     " payload BLOB NOT NULL, checksum BLOB NOT NULL) STRICT;";
 
 constexpr std::string_view kSchemaVersionKey = "schema_version";
 
-using Checksum = std::array<char, 16>;
-
-// XXH3-128 (seed 0, big-endian) over sequence, term and time as little-endian 64-bit words, then the payload.
-Checksum ChecksumOf(const LogRecordView& record) {
-  std::array<unsigned char, 24> head;
+// XXH3-128 over sequence, term and time as little-endian 64-bit words and the XXH3-128 of the
+// payload.
+BlockDigest ChecksumOf(const LogRecordView& record) {
+  const BlockDigest payload = BlockDigestOf(record.payload.data(), record.payload.size());
   const uint64_t words[3] = {record.sequence, record.term, static_cast<uint64_t>(record.time_ms)};
-  for (size_t i = 0; i < head.size(); ++i) {
-    head[i] = static_cast<unsigned char>(words[i / 8] >> (8 * (i % 8)));
+  std::array<uint8_t, sizeof words + sizeof payload.bytes> text;
+  for (size_t i = 0; i < sizeof words; ++i) {
+    text[i] = static_cast<uint8_t>(words[i / 8] >> (8 * (i % 8)));
   }
-  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
-                                                                 &XXH3_freeState);
-  MC_CHECK(state != nullptr);
-  XXH3_128bits_reset(state.get());
-  XXH3_128bits_update(state.get(), head.data(), head.size());
-  XXH3_128bits_update(state.get(), record.payload.data(), record.payload.size());
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state.get()));
-  Checksum checksum;
-  static_assert(sizeof(canonical.digest) == sizeof(checksum));
-  for (size_t i = 0; i < checksum.size(); ++i) checksum[i] = static_cast<char>(canonical.digest[i]);
-  return checksum;
+  std::copy(payload.bytes.begin(), payload.bytes.end(), text.begin() + sizeof words);
+  return BlockDigestOf(text.data(), text.size());
 }
 
-std::string_view ViewOf(const Checksum& checksum) { return {checksum.data(), checksum.size()}; }
+std::string_view ViewOf(const BlockDigest& digest) {
+  return {reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size()};
+}
 
 }  // namespace
 
@@ -102,7 +95,8 @@ Status SqliteLog::CreateSchema() {
   MC_RETURN_IF_ERROR(
       database_->Execute(fmt::format("PRAGMA application_id={}", kApplicationId).c_str()));
   MC_RETURN_IF_ERROR(database_->Execute(kCreateTables));
-  MC_ASSIGN_OR_RETURN(SqliteStatement insert, database_->Prepare("INSERT INTO meta VALUES (?1, ?2)"));
+  MC_ASSIGN_OR_RETURN(SqliteStatement insert,
+                      database_->Prepare("INSERT INTO meta VALUES (?1, ?2)"));
   const std::string version = std::to_string(kLogSchemaVersion);
   insert.BindText(1, kSchemaVersionKey);
   insert.BindBlob(2, version);
@@ -139,9 +133,10 @@ Status SqliteLog::Verify() {
 }
 
 Status SqliteLog::ScanRows(uint64_t sequence, const Visitor& visit) {
-  MC_ASSIGN_OR_RETURN(SqliteStatement select,
-                      database_->Prepare("SELECT sequence, term, time_ms, payload, checksum FROM log"
-                                         " WHERE sequence >= ?1 ORDER BY sequence"));
+  MC_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      database_->Prepare("SELECT sequence, term, time_ms, payload, checksum FROM log"
+                         " WHERE sequence >= ?1 ORDER BY sequence"));
   select.BindInt(1, static_cast<int64_t>(sequence));
   Tail previous{sequence - 1, 0, std::numeric_limits<int64_t>::min()};
   for (;;) {
@@ -156,15 +151,16 @@ Status SqliteLog::ScanRows(uint64_t sequence, const Visitor& visit) {
       return Corrupt(fmt::format("{}: hole in the log: expected sequence {}, got {}", path_,
                                  previous.sequence + 1, record.sequence));
     }
-    const Checksum checksum = ChecksumOf(record);
+    const BlockDigest checksum = ChecksumOf(record);
     if (select.Blob(4) != ViewOf(checksum)) {
-      return Corrupt(fmt::format("{}: log sequence {} is damaged: expected checksum {}, got {}", path_,
-                                 record.sequence, HexOf(select.Blob(4)), HexOf(ViewOf(checksum))));
+      return Corrupt(fmt::format("{}: log sequence {} is damaged: expected checksum {}, got {}",
+                                 path_, record.sequence, HexOf(select.Blob(4)),
+                                 HexOf(ViewOf(checksum))));
     }
     if (record.term < previous.term || record.time_ms < previous.time_ms) {
       return Corrupt(fmt::format(
-          "{}: log sequence {} runs back: expected term >= {} and time >= {} ms, got {} and {}", path_,
-          record.sequence, previous.term, previous.time_ms, record.term, record.time_ms));
+          "{}: log sequence {} runs back: expected term >= {} and time >= {} ms, got {} and {}",
+          path_, record.sequence, previous.term, previous.time_ms, record.term, record.time_ms));
     }
     MC_RETURN_IF_ERROR(visit(record));
     previous = {record.sequence, record.term, record.time_ms};
@@ -183,10 +179,10 @@ Status SqliteLog::Append(const LogRecordView& record) {
         fmt::format("{}: expected term {} or more, got {}", path_, tail_.term, record.term));
   }
   if (tail_.sequence > 0 && record.time_ms < tail_.time_ms) {
-    return Conflict(
-        fmt::format("{}: expected time {} ms or later, got {}", path_, tail_.time_ms, record.time_ms));
+    return Conflict(fmt::format("{}: expected time {} ms or later, got {}", path_, tail_.time_ms,
+                                record.time_ms));
   }
-  const Checksum checksum = ChecksumOf(record);
+  const BlockDigest checksum = ChecksumOf(record);
   insert_.BindInt(1, static_cast<int64_t>(record.sequence));
   insert_.BindInt(2, static_cast<int64_t>(record.term));
   insert_.BindInt(3, record.time_ms);
@@ -230,9 +226,10 @@ Result<std::optional<std::string>> SqliteLog::ReadMeta(std::string_view key) {
 Status SqliteLog::WriteMeta(std::string_view key, std::string_view value) {
   if (options_.read_only) return InvalidArgument(fmt::format("{}: opened read-only", path_));
   MC_RETURN_IF_ERROR(EnsureOpen());
-  MC_ASSIGN_OR_RETURN(SqliteStatement upsert,
-                      database_->Prepare("INSERT INTO meta VALUES (?1, ?2)"
-                                         " ON CONFLICT (key) DO UPDATE SET value = excluded.value"));
+  MC_ASSIGN_OR_RETURN(
+      SqliteStatement upsert,
+      database_->Prepare("INSERT INTO meta VALUES (?1, ?2)"
+                         " ON CONFLICT (key) DO UPDATE SET value = excluded.value"));
   upsert.BindText(1, key);
   upsert.BindBlob(2, value);
   return upsert.Step().status();

@@ -1,12 +1,12 @@
 // The log of one machine: a SQLite file in WAL mode with synchronous=FULL, one row per record
 // (docs/formats/log.md).
 //
-// Open reads and checks every row: contiguous sequences, checksums, terms and times that never run back;
-// damage anywhere, the last row included, is CORRUPT and names the sequence. (A torn last record cannot
-// occur: SQLite's write-ahead file drops it whole.)
+// Open reads and checks every row: contiguous sequences, checksums, terms and times that never run
+// back; damage anywhere, the last row included, is CORRUPT and names the sequence. (A torn last
+// record cannot occur: SQLite's write-ahead file drops it whole.)
 //
-// A failed Append closes the connection: the next call opens and checks the file anew, so that what it
-// answers is what SQLite recovered.
+// A failed Append closes the connection: the next call opens and checks the file anew, so that what
+// it answers is what SQLite recovered.
 #pragma once
 
 #include <memory>
@@ -21,8 +21,8 @@ namespace mooncake::oplog {
 inline constexpr int kLogSchemaVersion = 1;
 
 struct SqliteLogOptions {
-  // Nothing is written, not even beside the file; Append and WriteMeta are INVALID_ARGUMENT. The log may
-  // be in use by its Master.
+  // Nothing is written, not even beside the file; Append and WriteMeta are INVALID_ARGUMENT. The
+  // log may be in use by its Master.
   bool read_only = false;
   // How long a lock that another process holds on the file is waited for.
   int busy_timeout_ms = 5000;
@@ -30,8 +30,8 @@ struct SqliteLogOptions {
 
 class SqliteLog final : public LogStore {
  public:
-  // Creates the file unless read_only. INVALID_ARGUMENT: a file of something else. UNSUPPORTED: a newer
-  // schema, or a file system without WAL. CORRUPT: see above.
+  // Creates the file unless read_only. INVALID_ARGUMENT: a file of something else. UNSUPPORTED: a
+  // newer schema, or a file system without WAL. CORRUPT: see above.
   static Result<std::unique_ptr<SqliteLog>> Open(const std::string& path,
                                                  SqliteLogOptions options = {});
   ~SqliteLog() override;

@@ -87,8 +87,8 @@ TEST_F(SqliteLogTest, DamageAnywhereIsCorruptAndNamesTheSequence) {
   }
 }
 
-// Every byte of a closed log, one at a time: the log is refused, or reads exactly as before (SQLite's
-// file has bytes that mean nothing).
+// Every byte of a closed log, one at a time: the log is refused, or reads exactly as before
+// (SQLite's file has bytes that mean nothing).
 TEST_F(SqliteLogTest, AFlippedByteNeverChangesWhatIsRead) {
   Fill(8);
   const std::string good = env::ReadFile(path_).value();
@@ -167,8 +167,8 @@ TEST_F(SqliteLogTest, AnotherWriterIsNoticed) {
   EXPECT_EQ(other->LastSequence().value(), 1u);
 }
 
-// A write that the system refuses (here: a limit on the file's size, as a full disk would) fails the append;
-// afterwards the log is whole, without the record, and goes on.
+// A write that the system refuses (here: a limit on the file's size, as a full disk would) fails
+// the append; afterwards the log is whole, without the record, and goes on.
 TEST_F(SqliteLogTest, AFailedWriteFailsTheAppendAndHeals) {
   auto log = MustOpen();
   ASSERT_TRUE(log->Append({1, 1, 1, "a"}).ok());
@@ -207,7 +207,13 @@ TEST_F(SqliteLogTest, ReadOnlyChangesNothingAndFollowsTheWriter) {
   ASSERT_TRUE(writer->Append({4, 1, 9, "four"}).ok());
   EXPECT_EQ(reader->LastSequence().value(), 4u);
   std::string seen;
-  ASSERT_TRUE(reader->Scan(4, [&seen](const LogRecordView& r) { seen = r.payload; return OkStatus(); }).ok());
+  ASSERT_TRUE(reader
+                  ->Scan(4,
+                         [&seen](const LogRecordView& r) {
+                           seen = r.payload;
+                           return OkStatus();
+                         })
+                  .ok());
   EXPECT_EQ(seen, "four");
 }
 
@@ -252,9 +258,13 @@ TEST_F(SqliteLogTest, AKilledWriterLosesNothingAcknowledged) {
     EXPECT_GE(MustOpen({.read_only = true})->LastSequence().value(), acked);
     auto log = MustOpen();
     EXPECT_GE(log->LastSequence().value(), acked);
-    ASSERT_TRUE(log->Scan(1, [](const LogRecordView& record) {
-                     return record.payload == PayloadOf(record.sequence) ? OkStatus() : Corrupt("differs");
-                   }).ok());
+    ASSERT_TRUE(log->Scan(1,
+                          [](const LogRecordView& record) {
+                            return record.payload == PayloadOf(record.sequence)
+                                       ? OkStatus()
+                                       : Corrupt("differs");
+                          })
+                    .ok());
   }
 }
 

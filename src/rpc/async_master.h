@@ -1,8 +1,8 @@
 // The Master as a server sees it: the RPCs of proto/mooncake/v1/master.proto, none of which blocks.
 //
-// `request` and `reply` stay valid until `done` was called; `done` is called exactly once, from any thread,
-// perhaps before the call returns, and the reply is complete then. Implemented by master::Master.
-// BlockingMaster makes a MasterApi of one. Threads: any.
+// `request` and `reply` stay valid until `done` was called; `done` is called exactly once, from any
+// thread, perhaps before the call returns, and the reply is complete then. Implemented by
+// master::Master. BlockingMaster makes a MasterApi of one. Threads: any.
 #pragma once
 
 #include <functional>
@@ -43,8 +43,8 @@ class AsyncMaster {
 #undef MOONCAKE_DECLARE
 };
 
-// Waits for each call: the embedded store's MasterApi, and tests'. The AsyncMaster must outlive it and
-// answer from another thread than the caller's.
+// Waits for each call: the embedded store's MasterApi, and tests'. The AsyncMaster must outlive it
+// and answer from another thread than the caller's.
 class BlockingMaster final : public MasterApi {
  public:
   explicit BlockingMaster(AsyncMaster& master) : master_(master) {}

@@ -21,7 +21,9 @@ constexpr int64_t kFirstPauseMs = 20;
 constexpr int64_t kLongestPauseMs = 500;
 
 template <class Request>
-concept Command = requires(const Request& request) { request.command(); };
+concept Command = requires(const Request& request) {
+  request.command();
+};
 
 int64_t NowMs() { return env::SystemClock::Instance().MonotonicMs(); }
 
@@ -69,12 +71,14 @@ class GrpcMaster::Channel {
   Channel(const std::string& address, GrpcMasterOptions options)
       : address_(address),
         options_(options),
-        channel_(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), Arguments())),
+        channel_(
+            grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), Arguments())),
         stub_(v1::Master::NewStub(channel_)) {}
 
   template <class Request, class Reply>
   Reply Call(const char* name, const Request& request,
-             grpc::Status (v1::Master::Stub::*method)(grpc::ClientContext*, const Request&, Reply*)) {
+             grpc::Status (v1::Master::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                      Reply*)) {
     const int64_t end_ms = NowMs() + options_.total_timeout_ms;
     // Some attempt may have reached the Master without our hearing its answer.
     bool in_doubt = false;
@@ -110,8 +114,8 @@ class GrpcMaster::Channel {
  private:
   template <class Request, class Reply>
   grpc::Status Attempt(const Request& request,
-                       grpc::Status (v1::Master::Stub::*method)(grpc::ClientContext*, const Request&,
-                                                                Reply*),
+                       grpc::Status (v1::Master::Stub::*method)(grpc::ClientContext*,
+                                                                const Request&, Reply*),
                        int64_t end_ms, Reply* reply) {
     grpc::ClientContext context;
     const int64_t left_ms = std::max<int64_t>(end_ms - NowMs(), 1);
@@ -133,8 +137,8 @@ class GrpcMaster::Channel {
     while (channel_->GetState(/*try_to_connect=*/true) != GRPC_CHANNEL_READY) {
       const int64_t left_ms = until_ms - NowMs();
       if (left_ms <= 0 || cancelled()) {
-        *why_not = Unavailable(
-            fmt::format("no connection within {} ms", options_.connect_timeout_ms));
+        *why_not =
+            Unavailable(fmt::format("no connection within {} ms", options_.connect_timeout_ms));
         return false;
       }
       channel_->WaitForConnected(InMs(std::min<int64_t>(left_ms, 50)));
@@ -178,10 +182,10 @@ GrpcMaster::~GrpcMaster() = default;
 
 void GrpcMaster::Cancel() { channel_->Cancel(); }
 
-#define MOONCAKE_DEFINE(Name)                                              \
-  v1::Name##Reply GrpcMaster::Name(const v1::Name##Request& request) {     \
-    return channel_->Call<v1::Name##Request, v1::Name##Reply>(             \
-        #Name, request, &v1::Master::Stub::Name);                          \
+#define MOONCAKE_DEFINE(Name)                                                           \
+  v1::Name##Reply GrpcMaster::Name(const v1::Name##Request& request) {                  \
+    return channel_->Call<v1::Name##Request, v1::Name##Reply>(#Name, request,           \
+                                                              &v1::Master::Stub::Name); \
   }
 MOONCAKE_MASTER_RPCS(MOONCAKE_DEFINE)
 #undef MOONCAKE_DEFINE

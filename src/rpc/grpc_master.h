@@ -4,10 +4,10 @@
 //   1. wait until the channel is connected, at most connect_timeout_ms;
 //   2. call, at most attempt_timeout_ms;
 //   3. an answer other than UNAVAILABLE is the answer (also the Master's own refusals);
-//   4. otherwise, and while total_timeout_ms lasts, wait a little and begin again with the same request,
-//      hence the same CommandId: the Master executes it once, however often it arrives.
-// When time is up: OUTCOME_UNKNOWN if the request is a command and some attempt of it may have reached the
-// Master without our hearing an answer; else UNAVAILABLE with the last reason.
+//   4. otherwise, and while total_timeout_ms lasts, wait a little and begin again with the same
+//      request, hence the same CommandId: the Master executes it once, however often it arrives.
+// When time is up: OUTCOME_UNKNOWN if the request is a command and some attempt of it may have
+// reached the Master without our hearing an answer; else UNAVAILABLE with the last reason.
 //
 // Threads: any.
 #pragma once
@@ -21,9 +21,9 @@
 namespace mooncake::rpc {
 
 struct GrpcMasterOptions {
-  int connect_timeout_ms = 5'000;
-  int attempt_timeout_ms = 10'000;
-  int total_timeout_ms = 30'000;
+  int connect_timeout_ms = 2'000;
+  int attempt_timeout_ms = 5'000;
+  int total_timeout_ms = 10'000;
 };
 
 class GrpcMaster final : public MasterApi {
@@ -36,7 +36,8 @@ class GrpcMaster final : public MasterApi {
   MOONCAKE_MASTER_RPCS(MOONCAKE_DECLARE)
 #undef MOONCAKE_DECLARE
 
-  // Every call in flight and every later one answers CANCELLED (a command in flight: OUTCOME_UNKNOWN).
+  // Every call in flight and every later one answers CANCELLED (a command in flight:
+  // OUTCOME_UNKNOWN).
   void Cancel();
 
  private:

@@ -4,16 +4,12 @@
 #include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
-#include <netdb.h>
-#include <sys/socket.h>
 
-#include <cerrno>
 #include <chrono>
 #include <utility>
 
 #include "base/log.h"
-#include "env/errno_status.h"
-#include "env/unique_fd.h"
+#include "env/tcp_probe.h"
 #include "mooncake/v1/master.grpc.pb.h"
 #include "rpc/limits.h"
 
@@ -52,33 +48,17 @@ Result<HostPort> Split(const std::string& address) {
   const HostPort parts{address.substr(0, colon), address.substr(colon + 1)};
   const bool digits = parts.port.find_first_not_of("0123456789") == std::string::npos;
   if (!digits || parts.port.size() > 5 || std::stoul(parts.port) > 65535) {
-    return InvalidArgument(fmt::format("expected a port from 0 to 65535 in \"{}\", got \"{}\"", address,
-                                       parts.port));
+    return InvalidArgument(
+        fmt::format("expected a port from 0 to 65535 in \"{}\", got \"{}\"", address, parts.port));
   }
   return parts;
 }
 
 // gRPC does not tell why it could not bind; the system says it again to whoever asks.
-Status WhyNotBound(const std::string& address, const HostPort& parts) {
-  const std::string attempted = "listen on " + address;
-  std::string host = parts.host;
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(host.c_str(), parts.port.c_str(), &hints, &found);
-  if (error != 0) {
-    return Unavailable(fmt::format("cannot {}: {}", attempted, ::gai_strerror(error)));
-  }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(found, &::freeaddrinfo);
-  const env::UniqueFd fd(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int one = 1;
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-  if (::bind(fd.get(), found->ai_addr, found->ai_addrlen) != 0 || ::listen(fd.get(), 1) != 0) {
-    return Unavailable(env::ErrnoStatus(errno, attempted).message());
-  }
-  return Unavailable(fmt::format("cannot {}: gRPC gave no reason", attempted));
+Status WhyNotBound(const HostPort& parts) {
+  MC_RETURN_IF_ERROR(env::ProbeTcpListen(parts.host, parts.port));
+  return Unavailable(
+      fmt::format("cannot listen on {}:{}: gRPC gave no reason", parts.host, parts.port));
 }
 
 void LogFromGrpc(gpr_log_func_args* args) {
@@ -108,7 +88,7 @@ Result<std::unique_ptr<GrpcMasterServer>> GrpcMasterServer::Start(const std::str
   builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(&parts->service);
   parts->server = builder.BuildAndStart();
-  if (parts->server == nullptr || port == 0) return WhyNotBound(listen, parts_of);
+  if (parts->server == nullptr || port == 0) return WhyNotBound(parts_of);
   const std::string address = fmt::format("{}:{}", parts_of.host, port);
   return std::unique_ptr<GrpcMasterServer>(new GrpcMasterServer(address, std::move(parts)));
 }

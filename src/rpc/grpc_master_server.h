@@ -1,8 +1,8 @@
 // Serves an AsyncMaster over gRPC, with the standard health service.
 //
-// Owns the listening port and gRPC's threads, none of which ever waits for the Master: each call is handed
-// on and finished by `done`. Never decides anything.
-// Threads: Start and Stop from one thread.
+// Owns the listening port and gRPC's threads, none of which ever waits for the Master: each call is
+// handed on and finished by `done`. Never decides anything. Threads: Start and Stop from one
+// thread.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,9 @@ namespace mooncake::rpc {
 
 class GrpcMasterServer {
  public:
-  // `listen` is "host:port"; port 0 lets the system choose. UNAVAILABLE with the cause when the port is
-  // taken: it is never shared with another process. `master` must outlive the server and answer every call.
+  // `listen` is "host:port"; port 0 lets the system choose. UNAVAILABLE with the cause when the
+  // port is taken: it is never shared with another process. `master` must outlive the server and
+  // answer every call.
   static Result<std::unique_ptr<GrpcMasterServer>> Start(const std::string& listen,
                                                          AsyncMaster& master);
   ~GrpcMasterServer();

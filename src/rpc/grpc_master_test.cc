@@ -24,11 +24,11 @@ using testing::HasSubstr;
 // Answers every RPC with what the test's handlers say; keeps the answers back while `holding`.
 class ScriptedMaster final : public AsyncMaster {
  public:
-#define MOONCAKE_DEFINE(Name)                                                              \
+#define MOONCAKE_DEFINE(Name)                                                               \
   void Name(const v1::Name##Request& request, v1::Name##Reply* reply, Done done) override { \
-    OnCall(#Name);                                                                         \
-    Fill(request, reply);                                                                  \
-    Finish(std::move(done));                                                               \
+    OnCall(#Name);                                                                          \
+    Fill(request, reply);                                                                   \
+    Finish(std::move(done));                                                                \
   }
   MOONCAKE_MASTER_RPCS(MOONCAKE_DEFINE)
 #undef MOONCAKE_DEFINE
@@ -53,7 +53,8 @@ class ScriptedMaster final : public AsyncMaster {
   }
   bool WaitForCalls(size_t count) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(20), [&] { return calls_.size() >= count; });
+    return changed_.wait_for(lock, std::chrono::seconds(20),
+                             [&] { return calls_.size() >= count; });
   }
   std::vector<std::string> calls() {
     std::lock_guard lock(mutex_);
@@ -122,8 +123,8 @@ TEST(GrpcMaster, EveryRpcReachesItsMethod) {
   auto server = MustStart("127.0.0.1:0", scripted);
   GrpcMaster master(server->address());
   std::vector<std::string> expected;
-#define MOONCAKE_CALL(Name)                                         \
-  expected.push_back(#Name);                                        \
+#define MOONCAKE_CALL(Name)  \
+  expected.push_back(#Name); \
   EXPECT_EQ(master.Name(v1::Name##Request()).status().code(), 0u) << #Name;
   MOONCAKE_MASTER_RPCS(MOONCAKE_CALL)
 #undef MOONCAKE_CALL

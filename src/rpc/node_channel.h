@@ -34,7 +34,8 @@ class NodeChannel {
   virtual Status SealImport(const v1::Grant& grant) = 0;
 };
 
-// Opens the channel to a node; the one thing a client needs from its surroundings besides MasterApi.
+// Opens the channel to a node; the one thing a client needs from its surroundings besides
+// MasterApi.
 class NodeConnector {
  public:
   virtual ~NodeConnector() = default;

@@ -10,8 +10,7 @@ namespace mooncake::rpc {
 inline Status StatusFromProto(const v1::StatusProto& proto) {
   if (proto.code() == 0) return OkStatus();
   if (proto.code() > kCodeMax) {
-    return Internal("unknown status code " + std::to_string(proto.code()) + ": " +
-                    proto.message());
+    return Internal("unknown status code " + std::to_string(proto.code()) + ": " + proto.message());
   }
   return Status(static_cast<Code>(proto.code()), proto.message());
 }

@@ -84,9 +84,9 @@ Result<UnixNodeChannel::Answer> UnixNodeChannel::Call(v1::NodeRequest* request) 
 
 Status UnixNodeChannel::EnsureConnected() {
   if (socket_.has_value()) return OkStatus();
-  MC_ASSIGN_OR_RETURN(env::UnixSocket socket,
-                      env::UnixSocket::Connect(
-                          socket_path_, env::Deadline::AfterMs(options_.connect_timeout_ms)));
+  MC_ASSIGN_OR_RETURN(
+      env::UnixSocket socket,
+      env::UnixSocket::Connect(socket_path_, env::Deadline::AfterMs(options_.connect_timeout_ms)));
   socket_.emplace(std::move(socket));
   return OkStatus();
 }
@@ -101,8 +101,8 @@ Result<UnixNodeChannel::Answer> UnixNodeChannel::Exchange(const std::string& byt
     return Internal(fmt::format("a frame of {} bytes is no NodeReply", frame.bytes.size()));
   }
   if (answer.reply.request_id() != request_id) {
-    return Internal(
-        fmt::format("expected the reply to request {}, got {}", request_id, answer.reply.request_id()));
+    return Internal(fmt::format("expected the reply to request {}, got {}", request_id,
+                                answer.reply.request_id()));
   }
   answer.fds = std::move(frame.fds);
   return answer;

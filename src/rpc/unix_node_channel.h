@@ -1,8 +1,8 @@
 // A node of this host, asked over its Unix socket.
 //
 // One connection, one call at a time. Every call is idempotent at the node, so one that finds its
-// connection dead (the node restarted, or closed it) connects and asks once more.
-// Threads: any; calls wait for each other.
+// connection dead (the node restarted, or closed it) connects and asks once more. Threads: any;
+// calls wait for each other.
 #pragma once
 
 #include <memory>

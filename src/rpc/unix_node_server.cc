@@ -80,7 +80,8 @@ void UnixNodeServer::Begin(env::UnixSocket socket) {
   if (connections_.size() >= options_.max_connections + kRefusalsMax) return;
   const bool over_limit = connections_.size() >= options_.max_connections;
   Connection& connection = connections_.emplace_back(std::move(socket));
-  connection.thread = std::thread([this, &connection, over_limit] { Serve(&connection, over_limit); });
+  connection.thread =
+      std::thread([this, &connection, over_limit] { Serve(&connection, over_limit); });
 }
 
 void UnixNodeServer::Reap() {
@@ -105,8 +106,9 @@ void UnixNodeServer::Serve(Connection* connection, bool over_limit) {
     Result<std::optional<env::Frame>> frame = socket.ReceiveFrame(
         admitted.ok() ? env::Deadline::Infinite() : env::Deadline::AfterMs(kRefusalMs));
     if (frame.ok() && !frame->has_value()) break;  // the peer is done
-    status = frame.ok() ? Answer(socket, peer.ok() ? *peer : env::PeerCredentials{}, admitted, **frame)
-                        : frame.status();
+    status = frame.ok()
+                 ? Answer(socket, peer.ok() ? *peer : env::PeerCredentials{}, admitted, **frame)
+                 : frame.status();
   } while (status.ok() && admitted.ok());
   if (!status.ok() && status.code() != Code::kCancelled) {
     Log().info("node: connection of pid {} on {} ends: {}", peer.ok() ? peer->pid : 0, path(),
@@ -118,8 +120,9 @@ void UnixNodeServer::Serve(Connection* connection, bool over_limit) {
 }
 
 Status UnixNodeServer::Admit(const env::PeerCredentials& peer, bool over_limit) const {
-  const bool allowed = peer.uid == ::geteuid() || peer.uid == 0 ||
-                       std::count(options_.allowed_uids.begin(), options_.allowed_uids.end(), peer.uid);
+  const bool allowed =
+      peer.uid == ::geteuid() || peer.uid == 0 ||
+      std::count(options_.allowed_uids.begin(), options_.allowed_uids.end(), peer.uid);
   if (!allowed) {
     return InvalidArgument(fmt::format("user {} (pid {}) may not use {}: expected user {} or root",
                                        peer.uid, peer.pid, path(), ::geteuid()));
@@ -135,7 +138,8 @@ Status UnixNodeServer::Answer(env::UnixSocket& socket, const env::PeerCredential
                               const Status& admitted, const env::Frame& frame) {
   v1::NodeRequest request;
   if (!request.ParseFromString(frame.bytes)) {
-    return InvalidArgument(fmt::format("a frame of {} bytes is no NodeRequest", frame.bytes.size()));
+    return InvalidArgument(
+        fmt::format("a frame of {} bytes is no NodeRequest", frame.bytes.size()));
   }
   v1::NodeReply reply;
   env::UniqueFd fd;
@@ -146,7 +150,8 @@ Status UnixNodeServer::Answer(env::UnixSocket& socket, const env::PeerCredential
   }
   reply.set_request_id(request.request_id());
   const int fds[1] = {fd.get()};
-  return socket.SendFrame(reply.SerializeAsString(), env::Deadline::AfterMs(options_.send_timeout_ms),
+  return socket.SendFrame(reply.SerializeAsString(),
+                          env::Deadline::AfterMs(options_.send_timeout_ms),
                           std::span<const int>(fds, fd.valid() ? 1 : 0));
 }
 

@@ -1,8 +1,8 @@
 // Serves a NodeHandler over a Unix socket, to clients of the same host.
 //
 // One accepting thread and one thread per connection, of which there are at most max_connections; a
-// connection over that number gets EXHAUSTED for its first request and is closed, as is one of a user
-// that may not ask (INVALID_ARGUMENT). Requests of one connection are answered in order.
+// connection over that number gets EXHAUSTED for its first request and is closed, as is one of a
+// user that may not ask (INVALID_ARGUMENT). Requests of one connection are answered in order.
 // Threads: Start and Stop from one thread.
 #pragma once
 
@@ -36,7 +36,8 @@ struct UnixNodeServerOptions {
 class UnixNodeServer {
  public:
   // `handler` must outlive the server.
-  static Result<std::unique_ptr<UnixNodeServer>> Start(const std::string& path, NodeHandler& handler,
+  static Result<std::unique_ptr<UnixNodeServer>> Start(const std::string& path,
+                                                       NodeHandler& handler,
                                                        UnixNodeServerOptions options = {});
   ~UnixNodeServer();
 

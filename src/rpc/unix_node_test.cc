@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <grp.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -149,7 +148,10 @@ TEST_F(UnixNodeTest, NoDescriptorIsLeaked) {
   }
   ASSERT_TRUE(WaitForConnections(*server, 0));
   // The next accept reaps the thread and the socket of the one before.
-  { auto another = MustConnect(); ASSERT_TRUE(another->SealImport({}).ok()); }
+  {
+    auto another = MustConnect();
+    ASSERT_TRUE(another->SealImport({}).ok());
+  }
   ASSERT_TRUE(WaitForConnections(*server, 0));
   EXPECT_LE(env::OpenFdCount(), before + 1);
 }
