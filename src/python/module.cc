@@ -1,0 +1,13 @@
+// mooncake._core: the C++ core as the Python face sees it. Conversion only.
+#include <nanobind/nanobind.h>
+
+#include "python/bindings.h"
+
+NB_MODULE(_core, m) {
+  m.doc() = "The C++ core of Mooncake. Private: use mooncake.reshard.";
+  mooncake::python::BindChecks(m);
+  mooncake::python::BindManifests(m);
+  mooncake::python::BindColumns(m);
+  mooncake::python::BindGeometry(m);
+  mooncake::python::BindPlanner(m);
+}
