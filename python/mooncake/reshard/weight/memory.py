@@ -1,0 +1,117 @@
+"""How the store sees somebody's tensor: an address, a shape, strides and a dtype name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["TensorMemory", "dtype_name", "memory_of"]
+
+# numpy's names of types whose torch (and contract) names differ.
+_DTYPE_NAMES = {"bool_": "bool"}
+
+
+@dataclass(frozen=True)
+class TensorMemory:
+    """A tensor's memory. Bytes: `itemsize`, `strides_bytes`, `nbytes`; elements: `shape`.
+
+    `owner` keeps the memory alive; `device` is "cpu" for host memory.
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    strides_bytes: tuple[int, ...]
+    dtype: str
+    itemsize: int
+    nbytes: int
+    device: str
+    owner: Any
+
+    @property
+    def contiguous(self) -> bool:
+        """Dense and row-major (strides of extent-1 dimensions do not matter)."""
+        expected = self.itemsize
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides_bytes)):
+            if extent != 1 and stride != expected:
+                return False
+            expected *= extent
+        return True
+
+
+def dtype_name(dtype: Any) -> str:
+    """The contract's name of a torch, numpy or ml_dtypes dtype: "bfloat16", "float8_e4m3fn", ..."""
+    name = str(dtype)
+    name = name.rsplit(".", 1)[-1] if name.startswith(("torch.", "jax.")) else name
+    return _DTYPE_NAMES.get(name, name)
+
+
+def memory_of(tensor: Any, *, writable: bool = False) -> TensorMemory:
+    """Describes `tensor` (torch, numpy, or anything with DLPack or the buffer protocol).
+
+    Nothing is copied. Host memory only. ValueError when the object offers none of these, when it
+    is not in host memory, or when `writable` is asked for and its memory is read-only.
+    """
+    if hasattr(tensor, "data_ptr") and hasattr(tensor, "element_size"):
+        return _torch_memory(tensor)
+    if hasattr(tensor, "__array_interface__"):
+        return _numpy_memory(tensor, writable)
+    if hasattr(tensor, "__dlpack__"):
+        return _dlpack_memory(tensor, writable)
+    try:
+        view = memoryview(tensor)
+    except TypeError:
+        raise ValueError(
+            "a tensor must offer DLPack or the buffer protocol, "
+            f"got {type(tensor).__module__}.{type(tensor).__qualname__}"
+        ) from None
+    import numpy
+
+    return _numpy_memory(numpy.asarray(view), writable)
+
+
+def _torch_memory(tensor: Any) -> TensorMemory:
+    device = str(tensor.device)
+    if tensor.device.type != "cpu":
+        raise ValueError(f"a tensor must be in host memory, got device {device}")
+    if tensor.is_conj() or tensor.is_neg():
+        # The bytes in memory are not the tensor's values.
+        raise ValueError("a tensor with a pending conjugate or negation has no plain memory")
+    itemsize = tensor.element_size()
+    return TensorMemory(
+        address=tensor.data_ptr(),
+        shape=tuple(tensor.shape),
+        strides_bytes=tuple(stride * itemsize for stride in tensor.stride()),
+        dtype=dtype_name(tensor.dtype),
+        itemsize=itemsize,
+        nbytes=tensor.numel() * itemsize,
+        device="cpu",
+        owner=tensor,
+    )
+
+
+def _numpy_memory(array: Any, writable: bool) -> TensorMemory:
+    interface = array.__array_interface__
+    address, read_only = interface["data"]
+    if writable and read_only:
+        raise ValueError("a target tensor must be writable, got a read-only array")
+    itemsize = array.dtype.itemsize
+    return TensorMemory(
+        address=address,
+        shape=tuple(array.shape),
+        strides_bytes=tuple(array.strides),
+        dtype=dtype_name(array.dtype),
+        itemsize=itemsize,
+        nbytes=array.size * itemsize,
+        device="cpu",
+        owner=array,
+    )
+
+
+def _dlpack_memory(tensor: Any, writable: bool) -> TensorMemory:
+    import numpy
+
+    array = numpy.from_dlpack(tensor)
+    memory = _numpy_memory(array, writable)
+    # numpy spells types it does not know (bfloat16) as raw bytes; the tensor's own name is right.
+    name = dtype_name(getattr(tensor, "dtype", array.dtype))
+    return TensorMemory(**{**vars(memory), "dtype": name, "owner": (tensor, array)})

@@ -1,0 +1,520 @@
+"""`WeightStore`: publish, find, load and remove complete weight revisions.
+
+The store takes a revision in the publisher's layout and fills any other layout's final tensors from
+it. Semantics are the management RFC's; bytes move in C++ with the GIL released.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
+
+from mooncake import _core
+
+from .adapter import WeightAdapter
+from .bind import check_fragment_memory
+from .errors import WeightInvalidArgumentError, WeightStoreError, error_for
+from .management import (
+    WeightAvailability,
+    WeightIdentity,
+    WeightListPage,
+    WeightMigrationMode,
+    WeightProgress,
+    WeightResidencyState,
+    WeightRevisionMetadata,
+    WeightRevisionView,
+    WeightStoragePolicy,
+)
+from .memory import memory_of
+from .placement import WeightPlacementManifest
+from .runtime import WeightRuntimeBindingManifest
+from .storage_manifest import WeightManifest
+
+__all__ = ["WeightStore", "WeightWriter"]
+
+logger = logging.getLogger("mooncake.weight")
+
+ProgressCallback = Callable[[WeightProgress], Any]
+
+
+class _errors:
+    """Turns the core's errors into `WeightStoreError`s, also contract errors met on the way."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind, error, traceback) -> None:
+        if isinstance(error, _core.StoreError):
+            code, message = error.args
+            raise error_for(code, message) from None
+
+
+def _metadata(fields: Mapping[str, Any]) -> WeightRevisionMetadata:
+    """The core's plain values as the public dataclass."""
+    values = dict(fields)
+    values["identity"] = WeightIdentity(*values["identity"])
+    values["availability"] = WeightAvailability(values["availability"])
+    values["observed_residency"] = WeightResidencyState(values["observed_residency"])
+    preferred, ratio, mode = values["policy"]
+    values["policy"] = WeightStoragePolicy(
+        WeightResidencyState(preferred), ratio, WeightMigrationMode(mode)
+    )
+    return WeightRevisionMetadata(**values)
+
+
+def _identity(identity: WeightIdentity) -> tuple[str, str, str, int, str]:
+    if not isinstance(identity, WeightIdentity):
+        raise WeightInvalidArgumentError(
+            f"identity must be a WeightIdentity, got {type(identity).__name__}"
+        )
+    return (
+        identity.namespace,
+        identity.resource_id,
+        identity.revision,
+        identity.weight_generation,
+        identity.tenant_id,
+    )
+
+
+def _policy(policy: Optional[WeightStoragePolicy]) -> Optional[tuple[str, float, str]]:
+    if policy is None:
+        return None
+    if not isinstance(policy, WeightStoragePolicy):
+        raise WeightInvalidArgumentError(
+            f"policy must be a WeightStoragePolicy, got {type(policy).__name__}"
+        )
+    return (
+        policy.preferred_residency.value,
+        float(policy.mixed_hot_ratio),
+        policy.migration_mode.value,
+    )
+
+
+class WeightStore:
+    """A client of one store.
+
+    `target` is ``"mooncake://host:port"`` (a running cluster) or ``"file:///folder"`` (Master and
+    node inside this process, durable in that folder; one process at a time). `default_policy` is
+    used by `weight_put` when it gets none; without either, the cluster's default holds. `threads`
+    is how many threads copy (0: one per processor, at most 8). `capacity_bytes` limits an embedded
+    store (0: its default). The TTLs, in milliseconds, say how long a dead process's lease or
+    unfinished publish survives it.
+
+    Use it as a context manager, or let it be collected, to release what it holds. Methods may be
+    called from any thread. Errors are `WeightStoreError`s; arguments of a wrong kind are
+    `WeightInvalidArgumentError`s, which are `ValueError`s too.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        default_policy: Optional[WeightStoragePolicy] = None,
+        threads: int = 0,
+        lease_ttl_ms: int = 10_000,
+        import_ttl_ms: int = 10_000,
+        retry_ms: int = 15_000,
+        capacity_bytes: int = 0,
+    ) -> None:
+        with _errors():
+            self._core = _core.StoreClient(
+                target,
+                default_policy=_policy(default_policy),
+                threads=threads,
+                lease_ttl_ms=lease_ttl_ms,
+                import_ttl_ms=import_ttl_ms,
+                retry_ms=retry_ms,
+                capacity_bytes=capacity_bytes,
+            )
+        self._target = target
+
+    def __repr__(self) -> str:
+        return f"WeightStore({self._target!r})"
+
+    def __enter__(self) -> WeightStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._core.close()
+
+    # ---- publish ----
+
+    def weight_put(
+        self,
+        snapshot: Any,
+        adapter: WeightAdapter,
+        *,
+        tenant_id: str = "default",
+        policy: Optional[WeightStoragePolicy] = None,
+        timeout: float = 600.0,
+        progress: Optional[ProgressCallback] = None,
+    ) -> WeightWriter:
+        """Begins the publish of `snapshot` and returns its writer, to be used in a ``with`` block.
+
+        Space for the whole revision is reserved here or not at all. Inside the block hand every
+        local tensor to `weight_put_tensor`; leaving it commits: the block ends when the revision
+        is READY, also in the ranks that did not commit it themselves, within `timeout` seconds.
+        Leaving it by an exception aborts, and nothing becomes discoverable.
+
+        Errors: EXHAUSTED (needed and free bytes), CONFLICT (the identity has other content),
+        STALE_GENERATION (it was removed), POLICY_UNSATISFIABLE. Publishing the same content again
+        is recognised and changes nothing.
+        """
+        identity = adapter.identity(snapshot)
+        _identity(identity)
+        identity = replace(identity, tenant_id=tenant_id)
+        placement = adapter.placement(snapshot)
+        if not isinstance(placement, WeightPlacementManifest):
+            raise WeightInvalidArgumentError(
+                "the adapter's placement must be a WeightPlacementManifest, "
+                f"got {type(placement).__name__}"
+            )
+        participants = tuple(adapter.participants(snapshot))
+        started = time.monotonic()
+        with _errors():
+            importer = self._core.begin_import(
+                _identity(identity), placement, participants, _policy(policy)
+            )
+        return WeightWriter(importer, identity, placement, participants, timeout, progress, started)
+
+    # ---- load ----
+
+    def weight_get(
+        self,
+        identity: WeightIdentity,
+        target_placement: WeightPlacementManifest,
+        target_bindings: (
+            WeightRuntimeBindingManifest | Iterable[WeightRuntimeBindingManifest]
+        ),
+        *,
+        verify: bool = True,
+        threads: int = 0,
+        progress: Optional[ProgressCallback] = None,
+    ) -> WeightManifest:
+        """Loads the revision into the bound tensors of this process and returns its manifest.
+
+        `target_placement` is the whole target layout; `target_bindings` are the participants that
+        this process fills (one or several; see `bind_tensors`). A read lease protects the revision
+        meanwhile. `verify` checks the digest of every block read. `progress` gets `WeightProgress`
+        values; if it raises, the load is cancelled and the exception goes on.
+
+        Errors: NOT_FOUND, NOT_READY (with the reason), INVALID_ARGUMENT (nothing was written),
+        CORRUPT (object and block are named), LEASE_EXPIRED, CANCELLED. After an error that came
+        while bytes moved the message says that the targets are invalid.
+        """
+        if isinstance(target_bindings, WeightRuntimeBindingManifest):
+            target_bindings = (target_bindings,)
+        bindings = tuple(target_bindings)
+        if not isinstance(target_placement, WeightPlacementManifest):
+            raise WeightInvalidArgumentError(
+                "target_placement must be a WeightPlacementManifest, "
+                f"got {type(target_placement).__name__}"
+            )
+        for binding in bindings:
+            if not isinstance(binding, WeightRuntimeBindingManifest):
+                raise WeightInvalidArgumentError(
+                    "target_bindings must be WeightRuntimeBindingManifests, "
+                    f"got {type(binding).__name__}"
+                )
+        started = time.monotonic()
+        watch = _Progress(progress, started)
+        with _errors(), watch:
+            report, manifest = self._core.load(
+                _identity(identity),
+                target_placement,
+                bindings,
+                verify,
+                threads,
+                watch.copying,
+            )
+        if progress is not None:
+            progress(
+                WeightProgress(
+                    stage="done",
+                    bytes_moved=report["bytes_moved"],
+                    bytes_needed=report["bytes_needed"],
+                    tensors=report["tensors"],
+                    regions=report["regions"],
+                    seconds=time.monotonic() - started,
+                    stage_seconds=report["stage_seconds"],
+                    done=True,
+                )
+            )
+        return manifest
+
+    # ---- discovery ----
+
+    def weight_is_exist(self, identity: WeightIdentity) -> bool:
+        """True only when exactly this revision is READY. Extends and changes nothing."""
+        with _errors():
+            return self._core.exists(_identity(identity))
+
+    def weight_get_metadata(self, identity: WeightIdentity) -> WeightRevisionView:
+        """What the Master keeps of the revision, a tombstone too. NOT_FOUND when unknown."""
+        with _errors():
+            return WeightRevisionView(_metadata(self._core.get_metadata(_identity(identity))))
+
+    def weight_get_size(self, identity: WeightIdentity) -> int:
+        """Logical payload bytes of a committed revision, as validated at commit."""
+        with _errors():
+            return self._core.get_size(_identity(identity))
+
+    def weight_list(
+        self,
+        namespace: Optional[str] = None,
+        resource_id: Optional[str] = None,
+        *,
+        tenant_id: str = "default",
+        availability: Sequence[WeightAvailability] = (),
+        page_size: int = 100,
+        page_token: str = "",
+    ) -> WeightListPage:
+        """A page of the tenant's revisions in identity order, without reading any manifest.
+
+        Without `availability`: READY and DEGRADED ones. `page_size` is 1 .. 1000; pass the page's
+        `next_page_token` to get the next.
+        """
+        if type(page_size) is not int or not 1 <= page_size <= 1000:
+            raise WeightInvalidArgumentError(f"page_size must be 1 .. 1000, got {page_size!r}")
+        states = [WeightAvailability(state).value for state in availability]
+        with _errors():
+            revisions, token = self._core.list(
+                tenant_id, namespace or "", resource_id or "", states, page_size, page_token
+            )
+        return WeightListPage(
+            tuple(WeightRevisionView(_metadata(fields)) for fields in revisions), token
+        )
+
+    # ---- removal ----
+
+    def weight_remove(
+        self,
+        identity: WeightIdentity,
+        *,
+        expected_metadata_generation: Optional[int] = None,
+        timeout: float = 600.0,
+    ) -> WeightRevisionMetadata:
+        """Deletes the whole revision and returns its tombstone. Repeating it is harmless.
+
+        BUSY while a reader holds a lease; STALE_GENERATION when `expected_metadata_generation` is
+        not the revision's. The identity cannot be published again.
+        """
+        with _errors():
+            return _metadata(
+                self._core.remove(_identity(identity), expected_metadata_generation, timeout)
+            )
+
+
+class _Progress:
+    """Feeds a progress callback from the copy loop; carries its exception out of the core."""
+
+    def __init__(self, callback: Optional[ProgressCallback], started: float) -> None:
+        self._callback = callback
+        self._started = started
+        self._error: Optional[BaseException] = None
+
+    def copying(self, bytes_moved: int, bytes_needed: int) -> bool:
+        if self._callback is None:
+            return True
+        try:
+            self._callback(
+                WeightProgress(
+                    stage="copy",
+                    bytes_moved=bytes_moved,
+                    bytes_needed=bytes_needed,
+                    seconds=time.monotonic() - self._started,
+                )
+            )
+        except BaseException as error:  # noqa: BLE001 - handed to the caller in __exit__
+            self._error = error
+            return False
+        return True
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind, error, traceback) -> None:
+        if self._error is not None:
+            raise self._error from error
+
+
+class WeightWriter:
+    """The publish of one revision by this process: a context manager from `weight_put`.
+
+    Each tensor's bytes are in the store when `weight_put_tensor` returns, so the tensor may be
+    reused then. Methods may be called from several threads.
+    """
+
+    def __init__(
+        self,
+        importer: Any,
+        identity: WeightIdentity,
+        placement: WeightPlacementManifest,
+        participants: Sequence[str],
+        timeout: float,
+        progress: Optional[ProgressCallback],
+        started: float,
+    ) -> None:
+        self._importer = importer
+        self._identity = identity
+        self._placement = placement
+        self._timeout = timeout
+        self._progress = progress
+        self._started = started
+        self._metadata: Optional[WeightRevisionMetadata] = None
+        self._bytes_put = 0
+        self._descriptors: dict[str, Any] = {}
+        self._fragments: dict[str, list[tuple[str, Any]]] = {}
+        local = set(participants)
+        for part in placement.parts:
+            if part.participant_id not in local:
+                continue
+            for tensor in part.tensors:
+                self._descriptors[tensor.tensor_id] = tensor
+            for fragment in part.fragments:
+                self._fragments.setdefault(fragment.tensor_id, []).append(
+                    (part.participant_id, fragment)
+                )
+        wanted = {
+            fragment_id
+            for participant in participants
+            for fragment_id in importer.wanted_fragments(participant)
+        }
+        self._wanted = wanted
+        self._bytes_needed = sum(
+            fragment.nbytes
+            for pairs in self._fragments.values()
+            for _, fragment in pairs
+            if fragment.placement_fragment_id in wanted
+        )
+
+    @property
+    def identity(self) -> WeightIdentity:
+        return self._identity
+
+    @property
+    def already_published(self) -> bool:
+        """The revision is READY already; this publish only checks that the bytes are the same."""
+        return self._importer.already_published()
+
+    @property
+    def policy_note(self) -> str:
+        """How the storage policy was resolved; "" when there is nothing to say."""
+        return self._importer.policy_note()
+
+    @property
+    def metadata(self) -> WeightRevisionMetadata:
+        """The committed revision; RuntimeError before the ``with`` block has ended well."""
+        if self._metadata is None:
+            raise RuntimeError("the revision is not committed yet")
+        return self._metadata
+
+    def weight_put_tensor(
+        self, tensor_id: str, tensor: Any, *, participant_id: Optional[str] = None
+    ) -> None:
+        """Hands in this process's share of a tensor.
+
+        `tensor` has the local shape of the participant's fragment, or the tensor's global shape
+        (each fragment is then cut from it). It must be contiguous host memory of the placement's
+        dtype: torch, numpy, DLPack or the buffer protocol. Shares that the upload plan takes from
+        another rank are ignored, so every rank may hand in all it holds. `participant_id` chooses
+        among several local participants.
+
+        INVALID_ARGUMENT names the tensor and both values; the writer stays usable.
+        """
+        pairs = [
+            (participant, fragment)
+            for participant, fragment in self._fragments.get(tensor_id, ())
+            if participant_id is None or participant == participant_id
+        ]
+        if not pairs:
+            where = "this process" if participant_id is None else participant_id
+            raise WeightInvalidArgumentError(f"{where} holds no fragment of tensor {tensor_id}")
+        descriptor = self._descriptors[tensor_id]
+        try:
+            memory = memory_of(tensor)
+            whole = memory.shape == tuple(descriptor.global_shape)
+            if not whole:
+                shapes = {tuple(fragment.local_shape) for _, fragment in pairs}
+                boxes = {(tuple(f.global_offset), tuple(f.local_shape)) for _, f in pairs}
+                if len(boxes) > 1 and memory.shape in shapes:
+                    raise ValueError(
+                        f"{tensor_id} has {len(boxes)} different local fragments: pass the whole "
+                        "tensor, or name the participant_id"
+                    )
+            for _, fragment in pairs:
+                if not whole:
+                    check_fragment_memory(fragment, descriptor, memory)
+            if whole:
+                check_fragment_memory(_whole(descriptor), descriptor, memory)
+        except ValueError as error:
+            raise WeightInvalidArgumentError(str(error)) from None
+        for participant, fragment in pairs:
+            if fragment.placement_fragment_id not in self._wanted:
+                continue
+            address = memory.address
+            strides: tuple[int, ...] = ()
+            if whole:
+                strides = memory.strides_bytes
+                address += sum(o * s for o, s in zip(fragment.global_offset, strides))
+            with _errors():
+                self._importer.put_fragment(
+                    participant,
+                    fragment.placement_fragment_id,
+                    address,
+                    fragment.nbytes,
+                    strides,
+                )
+            self._bytes_put += fragment.nbytes
+        self._report("copy")
+
+    def __enter__(self) -> WeightWriter:
+        return self
+
+    def __exit__(self, kind, error, traceback) -> None:
+        if kind is not None:
+            try:
+                with _errors():
+                    self._importer.abort(f"{kind.__name__}: {error}")
+            except WeightStoreError as abort_error:
+                # The publisher's own exception matters more; the import's lease ends it anyway.
+                logger.warning("abort of %s failed: %s", self._identity, abort_error)
+            return
+        self._report("commit")
+        with _errors():
+            report = self._importer.finish(self._timeout)
+        self._metadata = _metadata(report.pop("metadata"))
+        if self._progress is not None:
+            self._progress(
+                WeightProgress(
+                    stage="done",
+                    bytes_moved=report["bytes_uploaded"],
+                    bytes_needed=self._bytes_needed,
+                    seconds=time.monotonic() - self._started,
+                    stage_seconds=report["stage_seconds"],
+                    done=True,
+                )
+            )
+
+    def _report(self, stage: str) -> None:
+        if self._progress is not None:
+            self._progress(
+                WeightProgress(
+                    stage=stage,
+                    bytes_moved=self._bytes_put,
+                    bytes_needed=self._bytes_needed,
+                    seconds=time.monotonic() - self._started,
+                )
+            )
+
+
+def _whole(descriptor: Any) -> Any:
+    """A stand-in fragment that covers the whole tensor, for the shape and dtype checks."""
+
+    class Whole:
+        tensor_id = descriptor.tensor_id
+        local_shape = tuple(descriptor.global_shape)
+
+    return Whole
