@@ -38,7 +38,10 @@ function(mooncake_test FOLDER)
   target_link_libraries(${FOLDER}_test PRIVATE mooncake_${FOLDER} ${ARG_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
   # Only where it is used: a path in the command line keeps clones from sharing the compiler cache.
   foreach(source ${ARG_SOURCES})
-    file(STRINGS ${source} uses REGEX MOONCAKE_SOURCE_DIR LIMIT_COUNT 1)
+    set(uses "")
+    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+      file(STRINGS ${source} uses REGEX MOONCAKE_SOURCE_DIR LIMIT_COUNT 1)
+    endif()
     if(uses)
       set_property(SOURCE ${source} APPEND PROPERTY
         COMPILE_DEFINITIONS MOONCAKE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
