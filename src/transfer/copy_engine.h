@@ -5,7 +5,7 @@
 // (all the memory it ever takes, beside a few bytes per region). What it never does: plan, check a
 // tensor's meaning, allocate a target, touch a file or a socket.
 //
-// Work is cut into pieces of about 1 MiB, along loops or inside a contiguous run, and the pieces
+// Work is cut into pieces of at most 2 MiB, along loops or inside a contiguous run, and the pieces
 // are taken by the calling thread and the engine's own; a batch never uses more than `threads`
 // threads. When a call returns, every byte it wrote is visible to all threads and processes
 // (non-temporal stores are fenced). The kernels are chosen by the CPU at run time (copy_kernels.h).
@@ -91,7 +91,7 @@ enum class Verify : uint8_t { kOff, kBlocks };
 
 // What a call reports to and obeys; all optional, all must outlive the call.
 struct TransferControl {
-  // Looked at before each piece (about 1 MiB): CANCELLED soon after it became true.
+  // Looked at before each piece (at most 2 MiB): CANCELLED soon after it became true.
   const std::atomic<bool>* cancelled = nullptr;
   // Raised by the bytes of every finished piece: target bytes of copies and reads, object bytes of
   // payload writes. After OK it has risen by exactly the batch's bytes.
@@ -108,6 +108,8 @@ struct CopyEngineOptions {
   // reading each target line from memory first.
   uint64_t non_temporal_bytes_min = uint64_t{4} << 20;
 };
+
+class PiecePool;
 
 class CopyEngine {
  public:
@@ -138,10 +140,8 @@ class CopyEngine {
                      const TransferControl& control = {});
 
  private:
-  class Pool;
-
-  CopyEngineOptions options_;
-  std::unique_ptr<Pool> pool_;
+  const CopyEngineOptions options_;
+  const std::unique_ptr<PiecePool> pool_;
 };
 
 }  // namespace mooncake::transfer
