@@ -1,0 +1,293 @@
+#include "weights/event_codec.h"
+
+#include <algorithm>
+
+namespace mooncake::weights {
+namespace {
+
+// ---- encode ----
+
+template <class Body>
+v1::LogEvent Sealed(v1::EventKind kind, const Body& body) {
+  v1::LogEvent logged;
+  logged.set_kind(kind);
+  logged.set_version(kEventVersion);
+  logged.set_oldest_reader(kEventVersion);
+  body.SerializeToString(logged.mutable_body());
+  return logged;
+}
+
+std::string BytesOf(const Sha256Digest& digest) {
+  return {reinterpret_cast<const char*>(digest.data()), digest.size()};
+}
+
+void Set(const model::MetadataObject& object, v1::MetadataObject* out) {
+  out->set_name(object.name);
+  out->set_bytes(object.bytes);
+  out->set_sha256(BytesOf(object.sha256));
+  out->set_node_id(object.node_id);
+}
+
+v1::LogEvent Encode(const ImportBegun& event) {
+  v1::RevisionEvent body;
+  auto& begun = *body.mutable_import_begun();
+  auto& identity = *begun.mutable_identity();
+  identity.set_tenant_id(event.identity.tenant_id);
+  identity.set_name_space(event.identity.name_space);
+  identity.set_resource_id(event.identity.resource_id);
+  identity.set_revision(event.identity.revision);
+  identity.set_weight_generation(event.identity.weight_generation.value);
+  begun.set_import_id(event.import_id.value);
+  begun.set_placement_id(event.placement_id);
+  begun.set_plan_sha256(BytesOf(event.plan_sha256));
+  for (const std::string& participant : event.participants) begun.add_participants(participant);
+  begun.set_created_at(event.created_at);
+  auto& policy = *begun.mutable_policy();
+  policy.set_preferred_residency(static_cast<v1::Residency>(event.policy.preferred_residency));
+  policy.set_mixed_hot_ratio(event.policy.mixed_hot_ratio);
+  policy.set_migration_mode(static_cast<v1::MigrationMode>(event.policy.migration_mode));
+  begun.set_policy_note(event.policy_note);
+  begun.set_ttl_ms(event.ttl_ms);
+  for (const std::string& node_id : event.metadata_node_ids) begun.add_metadata_node_ids(node_id);
+  return Sealed(v1::EVENT_KIND_REVISION, body);
+}
+
+v1::LogEvent Encode(const Claimed& event) {
+  v1::RevisionEvent body;
+  auto& claimed = *body.mutable_claimed();
+  claimed.set_import_id(event.import_id.value);
+  claimed.set_participant(event.participant);
+  claimed.set_client_id(event.client_id);
+  claimed.set_ttl_ms(event.ttl_ms);
+  return Sealed(v1::EVENT_KIND_REVISION, body);
+}
+
+v1::LogEvent Encode(const ReceiptAccepted& event) {
+  v1::RevisionEvent body;
+  auto& receipt = *body.mutable_receipt_accepted();
+  receipt.set_import_id(event.import_id.value);
+  receipt.set_participant(event.participant);
+  Set(event.digests, receipt.mutable_digests());
+  return Sealed(v1::EVENT_KIND_REVISION, body);
+}
+
+v1::LogEvent Encode(const Committed& event) {
+  v1::RevisionEvent body;
+  auto& committed = *body.mutable_committed();
+  committed.set_import_id(event.import_id.value);
+  Set(event.manifest, committed.mutable_manifest());
+  Set(event.affinity, committed.mutable_affinity());
+  committed.set_payload_keys_sha256(BytesOf(event.payload_keys_sha256));
+  committed.set_payload_count(event.payload_count);
+  committed.set_logical_payload_bytes(event.logical_payload_bytes);
+  committed.set_affinity_count(event.affinity_count);
+  committed.set_digests_root_sha256(BytesOf(event.digests_root_sha256));
+  return Sealed(v1::EVENT_KIND_REVISION, body);
+}
+
+v1::LogEvent Encode(const Aborted& event) {
+  v1::RevisionEvent body;
+  body.mutable_aborted()->set_import_id(event.import_id.value);
+  body.mutable_aborted()->set_reason(event.reason);
+  return Sealed(v1::EVENT_KIND_REVISION, body);
+}
+
+v1::LogEvent Encode(const AvailabilityChanged& event) {
+  v1::RevisionEvent body;
+  auto& changed = *body.mutable_availability_changed();
+  changed.set_import_id(event.import_id.value);
+  changed.set_availability(static_cast<v1::Availability>(event.availability));
+  changed.set_reason(event.reason);
+  return Sealed(v1::EVENT_KIND_REVISION, body);
+}
+
+v1::LogEvent Encode(const LeaseAcquired& event) {
+  v1::LeaseEvent body;
+  auto& acquired = *body.mutable_acquired();
+  acquired.set_lease_id(event.lease_id.value);
+  acquired.set_import_id(event.import_id.value);
+  acquired.set_ttl_ms(event.ttl_ms);
+  acquired.set_holder(event.holder);
+  return Sealed(v1::EVENT_KIND_LEASE, body);
+}
+
+v1::LogEvent Encode(const LeasesEnded& event) {
+  v1::LeaseEvent body;
+  auto& ended = *body.mutable_ended();
+  for (const LeaseId id : event.lease_ids) ended.add_lease_ids(id.value);
+  ended.set_expired(event.expired);
+  return Sealed(v1::EVENT_KIND_LEASE, body);
+}
+
+v1::LogEvent Encode(const DeletionBegun& event) {
+  v1::TombstoneEvent body;
+  body.mutable_deletion_begun()->set_import_id(event.import_id.value);
+  return Sealed(v1::EVENT_KIND_TOMBSTONE, body);
+}
+
+v1::LogEvent Encode(const Deleted& event) {
+  v1::TombstoneEvent body;
+  body.mutable_deleted()->set_import_id(event.import_id.value);
+  return Sealed(v1::EVENT_KIND_TOMBSTONE, body);
+}
+
+// ---- decode ----
+
+Status ReadDigest(std::string_view field, const std::string& bytes, Sha256Digest* out) {
+  if (bytes.size() != out->size()) {
+    return Corrupt("the logged " + std::string(field) + " has " + std::to_string(bytes.size()) +
+                   " bytes");
+  }
+  std::copy(bytes.begin(), bytes.end(), out->begin());
+  return OkStatus();
+}
+
+Result<model::MetadataObject> ReadMetadata(const v1::MetadataObject& in) {
+  model::MetadataObject object;
+  object.name = in.name();
+  object.bytes = in.bytes();
+  object.node_id = in.node_id();
+  MC_RETURN_IF_ERROR(ReadDigest("digest of " + in.name(), in.sha256(), &object.sha256));
+  return object;
+}
+
+Result<Event> DecodeBegun(const v1::RevisionEvent::ImportBegun& begun) {
+  ImportBegun event;
+  const auto& identity = begun.identity();
+  event.identity = {identity.tenant_id(), identity.name_space(), identity.resource_id(),
+                    identity.revision(), model::WeightGeneration(identity.weight_generation())};
+  event.import_id = ImportId(begun.import_id());
+  event.placement_id = begun.placement_id();
+  MC_RETURN_IF_ERROR(ReadDigest("plan_sha256", begun.plan_sha256(), &event.plan_sha256));
+  event.participants = {begun.participants().begin(), begun.participants().end()};
+  event.created_at = begun.created_at();
+  event.policy.preferred_residency =
+      static_cast<model::Residency>(begun.policy().preferred_residency());
+  event.policy.mixed_hot_ratio = begun.policy().mixed_hot_ratio();
+  event.policy.migration_mode = static_cast<model::MigrationMode>(begun.policy().migration_mode());
+  // Also refuses numbers outside the enums.
+  if (begun.policy().preferred_residency() < model::kResidencyMin ||
+      begun.policy().preferred_residency() > model::kResidencyMax ||
+      begun.policy().migration_mode() < model::kMigrationModeMin ||
+      begun.policy().migration_mode() > model::kMigrationModeMax ||
+      !ValidatePolicy(event.policy).ok()) {
+    return Corrupt("the logged policy of import " + std::to_string(begun.import_id()) +
+                   " is invalid");
+  }
+  event.policy_note = begun.policy_note();
+  event.ttl_ms = begun.ttl_ms();
+  event.metadata_node_ids = {begun.metadata_node_ids().begin(), begun.metadata_node_ids().end()};
+  return Event(std::move(event));
+}
+
+Result<Event> DecodeCommitted(const v1::RevisionEvent::Committed& committed) {
+  Committed event;
+  event.import_id = ImportId(committed.import_id());
+  MC_ASSIGN_OR_RETURN(event.manifest, ReadMetadata(committed.manifest()));
+  MC_ASSIGN_OR_RETURN(event.affinity, ReadMetadata(committed.affinity()));
+  MC_RETURN_IF_ERROR(ReadDigest("payload_keys_sha256", committed.payload_keys_sha256(),
+                                &event.payload_keys_sha256));
+  event.payload_count = committed.payload_count();
+  event.logical_payload_bytes = committed.logical_payload_bytes();
+  event.affinity_count = committed.affinity_count();
+  MC_RETURN_IF_ERROR(ReadDigest("digests_root_sha256", committed.digests_root_sha256(),
+                                &event.digests_root_sha256));
+  return Event(std::move(event));
+}
+
+Result<Event> DecodeRevision(const std::string& bytes) {
+  v1::RevisionEvent body;
+  if (!body.ParseFromString(bytes)) return Corrupt("a logged revision event is malformed");
+  switch (body.event_case()) {
+    case v1::RevisionEvent::kImportBegun: return DecodeBegun(body.import_begun());
+    case v1::RevisionEvent::kClaimed: {
+      const auto& claimed = body.claimed();
+      return Event(Claimed{ImportId(claimed.import_id()), claimed.participant(),
+                           claimed.client_id(), claimed.ttl_ms()});
+    }
+    case v1::RevisionEvent::kReceiptAccepted: {
+      const auto& receipt = body.receipt_accepted();
+      ReceiptAccepted event{ImportId(receipt.import_id()), receipt.participant(), {}};
+      MC_ASSIGN_OR_RETURN(event.digests, ReadMetadata(receipt.digests()));
+      return Event(std::move(event));
+    }
+    case v1::RevisionEvent::kCommitted: return DecodeCommitted(body.committed());
+    case v1::RevisionEvent::kAborted:
+      return Event(Aborted{ImportId(body.aborted().import_id()), body.aborted().reason()});
+    case v1::RevisionEvent::kAvailabilityChanged: {
+      const auto& changed = body.availability_changed();
+      if (changed.availability() != v1::AVAILABILITY_READY &&
+          changed.availability() != v1::AVAILABILITY_DEGRADED) {
+        return Corrupt("a logged change of availability is to number " +
+                       std::to_string(static_cast<int>(changed.availability())));
+      }
+      return Event(AvailabilityChanged{ImportId(changed.import_id()),
+                                       static_cast<model::Availability>(changed.availability()),
+                                       changed.reason()});
+    }
+    case v1::RevisionEvent::EVENT_NOT_SET: break;
+  }
+  return Corrupt("a logged revision event is empty");
+}
+
+Result<Event> DecodeLease(const std::string& bytes) {
+  v1::LeaseEvent body;
+  if (!body.ParseFromString(bytes)) return Corrupt("a logged lease event is malformed");
+  switch (body.event_case()) {
+    case v1::LeaseEvent::kAcquired: {
+      const auto& acquired = body.acquired();
+      return Event(LeaseAcquired{LeaseId(acquired.lease_id()), ImportId(acquired.import_id()),
+                                 acquired.ttl_ms(), acquired.holder()});
+    }
+    case v1::LeaseEvent::kEnded: {
+      LeasesEnded event;
+      for (const uint64_t id : body.ended().lease_ids()) event.lease_ids.emplace_back(id);
+      event.expired = body.ended().expired();
+      return Event(std::move(event));
+    }
+    case v1::LeaseEvent::EVENT_NOT_SET: break;
+  }
+  return Corrupt("a logged lease event is empty");
+}
+
+Result<Event> DecodeTombstone(const std::string& bytes) {
+  v1::TombstoneEvent body;
+  if (!body.ParseFromString(bytes)) return Corrupt("a logged tombstone event is malformed");
+  switch (body.event_case()) {
+    case v1::TombstoneEvent::kDeletionBegun:
+      return Event(DeletionBegun{ImportId(body.deletion_begun().import_id())});
+    case v1::TombstoneEvent::kDeleted: return Event(Deleted{ImportId(body.deleted().import_id())});
+    case v1::TombstoneEvent::EVENT_NOT_SET: break;
+  }
+  return Corrupt("a logged tombstone event is empty");
+}
+
+}  // namespace
+
+bool HandlesKind(uint32_t kind) {
+  return kind == v1::EVENT_KIND_REVISION || kind == v1::EVENT_KIND_LEASE ||
+         kind == v1::EVENT_KIND_TOMBSTONE;
+}
+
+v1::LogEvent EncodeEvent(const Event& event) {
+  return std::visit([](const auto& one) { return Encode(one); }, event);
+}
+
+Result<Event> DecodeEvent(const v1::LogEvent& logged) {
+  if (!HandlesKind(logged.kind())) {
+    return Unsupported("event kind " + std::to_string(logged.kind()) +
+                       " is not the weight catalogue's");
+  }
+  if (logged.oldest_reader() > kEventVersion) {
+    return Unsupported("event of kind " + std::to_string(logged.kind()) + " needs a reader of version " +
+                       std::to_string(logged.oldest_reader()) + ", this is " +
+                       std::to_string(kEventVersion));
+  }
+  switch (logged.kind()) {
+    case v1::EVENT_KIND_REVISION: return DecodeRevision(logged.body());
+    case v1::EVENT_KIND_LEASE: return DecodeLease(logged.body());
+    default: return DecodeTombstone(logged.body());
+  }
+}
+
+}  // namespace mooncake::weights
