@@ -39,7 +39,7 @@ logger = logging.getLogger("mooncake.weight")
 ProgressCallback = Callable[[WeightProgress], Any]
 
 
-class _errors:
+class store_errors:
     """Turns the core's errors into `WeightStoreError`s, also contract errors met on the way."""
 
     def __enter__(self) -> None:
@@ -64,7 +64,7 @@ def _metadata(fields: Mapping[str, Any]) -> WeightRevisionMetadata:
     return WeightRevisionMetadata(**values)
 
 
-def _identity(identity: WeightIdentity) -> tuple[str, str, str, int, str]:
+def identity_fields(identity: WeightIdentity) -> tuple[str, str, str, int, str]:
     if not isinstance(identity, WeightIdentity):
         raise WeightInvalidArgumentError(
             f"identity must be a WeightIdentity, got {type(identity).__name__}"
@@ -118,7 +118,7 @@ class WeightStore:
         retry_ms: int = 15_000,
         capacity_bytes: int = 0,
     ) -> None:
-        with _errors():
+        with store_errors():
             self._core = _core.StoreClient(
                 target,
                 default_policy=_policy(default_policy),
@@ -163,7 +163,7 @@ class WeightStore:
         is recognised and changes nothing.
         """
         identity = adapter.identity(snapshot)
-        _identity(identity)
+        identity_fields(identity)
         identity = replace(identity, tenant_id=tenant_id)
         placement = adapter.placement(snapshot)
         if not isinstance(placement, WeightPlacementManifest):
@@ -173,9 +173,9 @@ class WeightStore:
             )
         participants = tuple(adapter.participants(snapshot))
         started = time.monotonic()
-        with _errors():
+        with store_errors():
             importer = self._core.begin_import(
-                _identity(identity), placement, participants, _policy(policy)
+                identity_fields(identity), placement, participants, _policy(policy)
             )
         return WeightWriter(importer, identity, placement, participants, timeout, progress, started)
 
@@ -220,9 +220,9 @@ class WeightStore:
                 )
         started = time.monotonic()
         watch = _Progress(progress, started)
-        with _errors(), watch:
+        with store_errors(), watch:
             report, manifest = self._core.load(
-                _identity(identity),
+                identity_fields(identity),
                 target_placement,
                 bindings,
                 verify,
@@ -248,18 +248,18 @@ class WeightStore:
 
     def weight_is_exist(self, identity: WeightIdentity) -> bool:
         """True only when exactly this revision is READY. Extends and changes nothing."""
-        with _errors():
-            return self._core.exists(_identity(identity))
+        with store_errors():
+            return self._core.exists(identity_fields(identity))
 
     def weight_get_metadata(self, identity: WeightIdentity) -> WeightRevisionView:
         """What the Master keeps of the revision, a tombstone too. NOT_FOUND when unknown."""
-        with _errors():
-            return WeightRevisionView(_metadata(self._core.get_metadata(_identity(identity))))
+        with store_errors():
+            return WeightRevisionView(_metadata(self._core.get_metadata(identity_fields(identity))))
 
     def weight_get_size(self, identity: WeightIdentity) -> int:
         """Logical payload bytes of a committed revision, as validated at commit."""
-        with _errors():
-            return self._core.get_size(_identity(identity))
+        with store_errors():
+            return self._core.get_size(identity_fields(identity))
 
     def weight_list(
         self,
@@ -279,7 +279,7 @@ class WeightStore:
         if type(page_size) is not int or not 1 <= page_size <= 1000:
             raise WeightInvalidArgumentError(f"page_size must be 1 .. 1000, got {page_size!r}")
         states = [WeightAvailability(state).value for state in availability]
-        with _errors():
+        with store_errors():
             revisions, token = self._core.list(
                 tenant_id, namespace or "", resource_id or "", states, page_size, page_token
             )
@@ -301,9 +301,9 @@ class WeightStore:
         BUSY while a reader holds a lease; STALE_GENERATION when `expected_metadata_generation` is
         not the revision's. The identity cannot be published again.
         """
-        with _errors():
+        with store_errors():
             return _metadata(
-                self._core.remove(_identity(identity), expected_metadata_generation, timeout)
+                self._core.remove(identity_fields(identity), expected_metadata_generation, timeout)
             )
 
 
@@ -459,7 +459,7 @@ class WeightWriter:
             if whole:
                 strides = memory.strides_bytes
                 address += sum(o * s for o, s in zip(fragment.global_offset, strides))
-            with _errors():
+            with store_errors():
                 self._importer.put_fragment(
                     participant,
                     fragment.placement_fragment_id,
@@ -476,14 +476,14 @@ class WeightWriter:
     def __exit__(self, kind, error, traceback) -> None:
         if kind is not None:
             try:
-                with _errors():
+                with store_errors():
                     self._importer.abort(f"{kind.__name__}: {error}")
             except WeightStoreError as abort_error:
                 # The publisher's own exception matters more; the import's lease ends it anyway.
                 logger.warning("abort of %s failed: %s", self._identity, abort_error)
             return
         self._report("commit")
-        with _errors():
+        with store_errors():
             report = self._importer.finish(self._timeout)
         self._metadata = _metadata(report.pop("metadata"))
         if self._progress is not None:

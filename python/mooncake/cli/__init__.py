@@ -1,0 +1,44 @@
+"""The `mooncake` command."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Optional, Sequence
+
+from ..reshard.weight.errors import WeightStoreError
+
+__all__ = ["main"]
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Runs one command; returns its exit status (0 well, 1 refused or failed, 2 misused)."""
+    from . import inspect, plan, weights
+
+    parser = argparse.ArgumentParser(
+        prog="mooncake", description="Model weight revisions: store, find, load, look inside."
+    )
+    parser.add_argument(
+        "--store",
+        default=os.environ.get("MOONCAKE_STORE", ""),
+        metavar="URI",
+        help="mooncake://host:port or file:///folder (default: $MOONCAKE_STORE)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for module in (weights, plan, inspect):
+        module.add_commands(commands)
+    arguments = parser.parse_args(argv)
+    if getattr(arguments, "needs_store", False) and not arguments.store:
+        parser.error("which store? give --store URI or set MOONCAKE_STORE")
+    try:
+        return arguments.run(arguments) or 0
+    except (WeightStoreError, ValueError, OSError) as error:
+        print(f"mooncake: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        return 0
+    except KeyboardInterrupt:
+        print("mooncake: interrupted", file=sys.stderr)
+        return 130

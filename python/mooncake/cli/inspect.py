@@ -1,0 +1,97 @@
+"""``mooncake inspect``: read-only looks at what the store keeps on disk and in manifests."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from mooncake import _core
+
+from .tables import bytes_text, print_json, print_table
+from .weights import manifest_of
+
+__all__ = ["add_commands"]
+
+
+def add_commands(commands: Any) -> None:
+    inspect = commands.add_parser("inspect", help="look inside a log or a manifest")
+    actions = inspect.add_subparsers(dest="action", required=True, metavar="ACTION")
+
+    command = actions.add_parser("log", help="a Master's log, offline and read-only")
+    command.add_argument("path", type=Path, help="the Master's folder, or its log file")
+    command.add_argument("--from", dest="first", type=int, default=1, help="first batch (1)")
+    command.add_argument("--limit", type=int, default=0, help="batches to show (0: all)")
+    command.set_defaults(run=_log)
+
+    command = actions.add_parser("manifest", help="a stored manifest")
+    command.add_argument("source", help="its JSON file, or an identity in --store")
+    command.add_argument("--raw", action="store_true", help="the canonical JSON itself")
+    command.set_defaults(run=_manifest)
+
+
+def _log(arguments: argparse.Namespace) -> int:
+    from ..reshard.weight.store import store_errors
+
+    path = arguments.path
+    if path.is_dir():
+        path = path / "log.sqlite"
+    if arguments.first < 1 or arguments.limit < 0:
+        raise ValueError("--from starts at 1 and --limit at 0")
+    with store_errors():
+        batches = _core.read_log(str(path), arguments.first, arguments.limit)
+    decoded = [
+        {"sequence": sequence, "bytes": size, "checksum": checksum, **json.loads(text)}
+        for sequence, size, checksum, text in batches
+    ]
+    if arguments.json:
+        print_json(decoded)
+        return 0
+    rows = []
+    for batch in decoded:
+        for event in batch["events"]:
+            rows.append(
+                (
+                    batch["sequence"],
+                    batch["time"],
+                    event["kind"],
+                    json.dumps(event["body"], ensure_ascii=False)[:120],
+                )
+            )
+    print_table(("batch", "time", "kind", "event"), rows)
+    print(f"\n{len(decoded)} batches, {bytes_text(sum(b['bytes'] for b in decoded))}")
+    return 0
+
+
+def _manifest(arguments: argparse.Namespace) -> int:
+    manifest = manifest_of(arguments, arguments.source)
+    if arguments.raw:
+        print(manifest.to_json())
+        return 0
+    if arguments.json:
+        print_json(json.loads(manifest.to_json()))
+        return 0
+    print(f"{manifest.manifest_key}  SHA-256 {manifest.manifest_digest}")
+    print(
+        f"{len(manifest.tensors)} tensors, {len(manifest.fragments)} fragments, "
+        f"{bytes_text(sum(f.nbytes for f in manifest.fragments))}, created {manifest.created_at}\n"
+    )
+    shapes = {t.tensor_id: t for t in manifest.tensors}
+    print_table(
+        ("tensor", "dtype", "shape", "offset", "local shape", "bytes", "object", "at"),
+        (
+            (
+                f.tensor_id,
+                shapes[f.tensor_id].dtype,
+                shapes[f.tensor_id].global_shape,
+                f.global_offset,
+                f.local_shape,
+                f.nbytes,
+                f.object_key.rsplit("/", 1)[-1],
+                f.object_offset,
+            )
+            for f in manifest.fragments
+        ),
+    )
+    return 0

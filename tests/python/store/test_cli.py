@@ -1,0 +1,109 @@
+"""The `mooncake` command, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from models import LAYOUTS, publish, transformer
+from safetensors.torch import load_file, save_file
+
+from mooncake.reshard.adapters import layout_placement
+from mooncake.reshard.weight import WeightIdentity, WeightStore, weight_placement_to_json
+
+
+def mooncake(*arguments, status=0):
+    done = subprocess.run(
+        [sys.executable, "-m", "mooncake.cli", *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout if status == 0 else done.stderr
+
+
+@pytest.fixture
+def model_file(tmp_path):
+    model = transformer()
+    path = tmp_path / "model.safetensors"
+    save_file({name: model.whole(name) for name in model.tensors}, str(path))
+    return path
+
+
+def test_put_list_show_get_rm(target, identity, model_file, tmp_path):
+    out = mooncake("--store", target, "weights", "put", model_file, identity)
+    assert "READY" in out
+    assert "equal" in mooncake("--store", target, "weights", "put", model_file, identity)
+    assert str(identity) in mooncake("--store", target, "weights", "list")
+    listed = json.loads(mooncake("--store", target, "--json", "weights", "list"))
+    mine = [m for m in listed if m["identity"]["revision"] == identity.revision]
+    assert mine[0]["availability"] == "ready" and mine[0]["payload_count"] == 3
+    shown = mooncake("--store", target, "weights", "show", identity)
+    assert "READY, HOT" in shown and mine[0]["manifest_sha256"] in shown
+    copy = tmp_path / "copy.safetensors"
+    mooncake("--store", target, "weights", "get", identity, copy)
+    original, loaded = load_file(str(model_file)), load_file(str(copy))
+    assert original.keys() == loaded.keys()
+    assert all(torch.equal(original[name], loaded[name]) for name in original)
+    assert "exists" in mooncake("--store", target, "weights", "get", identity, copy, status=1)
+    assert "DELETED" in mooncake("--store", target, "weights", "rm", identity)
+    assert "STALE_GENERATION" in mooncake(
+        "--store", target, "weights", "put", model_file, identity, status=1
+    )
+    assert "NOT_FOUND" in mooncake(
+        "--store", target, "weights", "show", "tests/none/r/1", status=1
+    )
+
+
+def test_inspect_log_and_manifest(tmp_path, model_file):
+    target = f"file://{tmp_path / 'store'}"
+    identity = WeightIdentity("tests", "model", "r", 1)
+    mooncake("--store", target, "weights", "put", model_file, identity)
+    text = mooncake("inspect", "log", tmp_path / "store" / "master")
+    assert "committed" in text and "import_begun" in text
+    batches = json.loads(mooncake("--json", "inspect", "log", tmp_path / "store" / "master"))
+    assert [b["sequence"] for b in batches] == list(range(1, len(batches) + 1))
+    listing = mooncake("--store", target, "inspect", "manifest", identity)
+    assert "layers.1.up.weight" in listing and "(1300, 256)" in listing
+    raw = mooncake("--store", target, "inspect", "manifest", identity, "--raw")
+    (tmp_path / "manifest.json").write_text(raw.rstrip("\n"))
+    assert mooncake("inspect", "manifest", tmp_path / "manifest.json") == listing
+    assert "no such" in mooncake("inspect", "log", tmp_path / "nowhere", status=1).lower()
+
+
+def test_plan_explain(tmp_path, identity):
+    model = transformer()
+    files = {}
+    for name in ("tp4-dp2", "tp2-pp2"):
+        files[name] = tmp_path / f"{name}.json"
+        placement = layout_placement(model.tensors, LAYOUTS[name], identity)
+        files[name].write_text(weight_placement_to_json(placement))
+    text = mooncake("plan", "explain", files["tp4-dp2"], files["tp2-pp2"])
+    assert "dp0-pp0-tp0" in text and "most runs in one region" in text
+    plan = json.loads(mooncake("--json", "plan", "explain", files["tp4-dp2"], files["tp2-pp2"]))
+    assert plan["bytes"] == sum(pair["bytes"] for pair in plan["pairs"])
+    with WeightStore(f"file://{tmp_path / 'store'}") as store:
+        publish(store, model, LAYOUTS["tp4-dp2"], identity)
+    stored = json.loads(
+        mooncake(
+            "--json",
+            "--store",
+            f"file://{tmp_path / 'store'}",
+            "plan",
+            "explain",
+            identity,
+            files["tp2-pp2"],
+        )
+    )
+    assert stored["bytes"] == plan["bytes"]
+
+
+def test_misuse(tmp_path):
+    assert "which store" in mooncake("weights", "list", status=2)
+    assert "namespace/resource" in mooncake("--store", "x", "weights", "show", "abc", status=2)
+    assert "INVALID_ARGUMENT" in mooncake("--store", "ftp://x", "weights", "list", status=1)
