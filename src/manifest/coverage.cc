@@ -57,9 +57,15 @@ struct AxisSignature {
     AxisSignature result;
     for (const ParallelAxis& axis : tensor.parallel_axes) {
       switch (axis.semantics) {
-        case AxisSemantics::kOwnership: result.owned.Add(axis.kind); break;
-        case AxisSemantics::kReplicated: result.replicated.Add(axis.kind); break;
-        case AxisSemantics::kSplit: result.split.Add(axis.kind); break;
+        case AxisSemantics::kOwnership:
+          result.owned.Add(axis.kind);
+          break;
+        case AxisSemantics::kReplicated:
+          result.replicated.Add(axis.kind);
+          break;
+        case AxisSemantics::kSplit:
+          result.split.Add(axis.kind);
+          break;
       }
     }
     return result;
@@ -71,10 +77,14 @@ struct AxisSignature {
 
 int64_t AxisSize(const ParallelTopology& topology, AxisKind kind) {
   switch (kind) {
-    case AxisKind::kDp: return topology.dp_size;
-    case AxisKind::kPp: return topology.pp_size;
-    case AxisKind::kEp: return topology.ep_size;
-    case AxisKind::kTp: return topology.tp_size;
+    case AxisKind::kDp:
+      return topology.dp_size;
+    case AxisKind::kPp:
+      return topology.pp_size;
+    case AxisKind::kEp:
+      return topology.ep_size;
+    case AxisKind::kTp:
+      return topology.tp_size;
   }
   return 1;
 }

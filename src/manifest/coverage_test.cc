@@ -196,10 +196,14 @@ bool TilesOnce(const TensorDescriptor& tensor, const std::vector<PlacementFragme
 
 int64_t SizeOf(const ParallelTopology& topology, AxisKind kind) {
   switch (kind) {
-    case kDp: return topology.dp_size;
-    case kPp: return topology.pp_size;
-    case kEp: return topology.ep_size;
-    case kTp: return topology.tp_size;
+    case kDp:
+      return topology.dp_size;
+    case kPp:
+      return topology.pp_size;
+    case kEp:
+      return topology.ep_size;
+    case kTp:
+      return topology.tp_size;
   }
   return 0;
 }
@@ -409,7 +413,9 @@ void ChangeSomething(const ParallelTopology& topology, std::vector<PlacementFrag
     fragments[at] = Fragment("w", fragments[at].global_offset, shape, rank);
   };
   switch (*rc::gen::inRange(0, 4)) {
-    case 0: fragments.erase(fragments.begin() + static_cast<ptrdiff_t>(victim)); break;
+    case 0:
+      fragments.erase(fragments.begin() + static_cast<ptrdiff_t>(victim));
+      break;
     case 1:
       if (old.local_shape[1] == 1) break;
       replace(victim, {old.local_shape[0], old.local_shape[1] - 1}, old.rank);

@@ -35,20 +35,24 @@ bool EqualApartFromId(const TensorDescriptor& a, const TensorDescriptor& b) {
 namespace {
 
 // What must be distinct among a set's fragments: (tensor, rank, offset, shape).
-struct LogicalHash {
-  size_t operator()(const PlacementFragment* f) const {
-    return HashFold()
-        .Add(std::string_view(f->tensor_id))
-        .Add(f->rank)
-        .Add(std::span(f->global_offset))
-        .Add(std::span(f->local_shape))
-        .value();
+struct LogicalBox {
+  int64_t tensor = 0;
+  const PlacementFragment* fragment = nullptr;
+
+  friend bool operator==(const LogicalBox& a, const LogicalBox& b) {
+    return a.tensor == b.tensor && a.fragment->rank == b.fragment->rank &&
+           a.fragment->global_offset == b.fragment->global_offset &&
+           a.fragment->local_shape == b.fragment->local_shape;
   }
 };
-struct LogicalEqual {
-  bool operator()(const PlacementFragment* a, const PlacementFragment* b) const {
-    return a->tensor_id == b->tensor_id && a->rank == b->rank &&
-           a->global_offset == b->global_offset && a->local_shape == b->local_shape;
+struct LogicalBoxHash {
+  size_t operator()(const LogicalBox& box) const {
+    return HashFold()
+        .Add(static_cast<uint64_t>(box.tensor))
+        .Add(box.fragment->rank)
+        .Add(std::span(box.fragment->global_offset))
+        .Add(std::span(box.fragment->local_shape))
+        .value();
   }
 };
 
@@ -59,20 +63,22 @@ Result<std::vector<uint32_t>> CheckFragments(const TensorPositions& positions,
                                              std::span<const PlacementFragment> fragments) {
   std::vector<uint32_t> tensor_of;
   tensor_of.reserve(fragments.size());
-  std::unordered_set<std::string_view> ids;
-  ids.reserve(fragments.size());
-  std::unordered_set<const PlacementFragment*, LogicalHash, LogicalEqual> logical;
-  logical.reserve(fragments.size());
+  std::unordered_set<LogicalBox, LogicalBoxHash> boxes;
+  boxes.reserve(fragments.size());
+  const std::string* previous_id = nullptr;
   for (const PlacementFragment& fragment : fragments) {
     const std::string& id = fragment.placement_fragment_id;
-    if (!ids.insert(id).second) return InvalidArgument("duplicate fragment_id: " + id);
-    if (!logical.insert(&fragment).second) {
+    if (previous_id != nullptr && id == *previous_id) {
+      return InvalidArgument("duplicate fragment_id: " + id);
+    }
+    previous_id = &id;
+    const int64_t tensor = positions.Find(fragment.tensor_id);
+    if (tensor < 0) return InvalidArgument("unknown tensor_id: " + fragment.tensor_id);
+    if (!boxes.insert({tensor, &fragment}).second) {
       return InvalidArgument(
           fmt::format("duplicate logical fragment for tensor and parallel rank: {}: {} at {}", id,
                       fragment.tensor_id, ToText(fragment.rank)));
     }
-    const int64_t tensor = positions.Find(fragment.tensor_id);
-    if (tensor < 0) return InvalidArgument("unknown tensor_id: " + fragment.tensor_id);
     MC_RETURN_IF_ERROR(ValidateFragmentGeometry(tensors[tensor], id, fragment.global_offset,
                                                 fragment.local_shape, fragment.nbytes));
     tensor_of.push_back(static_cast<uint32_t>(tensor));

@@ -35,6 +35,7 @@ class TensorPositions {
 bool EqualApartFromId(const TensorDescriptor& a, const TensorDescriptor& b);
 
 // Distinct ids, distinct boxes per tensor and rank, known tensors, geometry. Returns tensor_of.
+// `fragments` are sorted by id.
 Result<std::vector<uint32_t>> CheckFragments(const TensorPositions& positions,
                                              std::span<const TensorDescriptor> tensors,
                                              std::span<const PlacementFragment> fragments);

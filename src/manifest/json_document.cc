@@ -99,10 +99,14 @@ class JsonParser {
   Status Value(int depth) {
     SkipSpace();
     switch (Peek()) {
-      case '{': return depth < kJsonDepthMax ? Object(depth) : TooDeep();
-      case '[': return depth < kJsonDepthMax ? Array(depth) : TooDeep();
-      case '"': return Text();
-      default: return Literal();
+      case '{':
+        return depth < kJsonDepthMax ? Object(depth) : TooDeep();
+      case '[':
+        return depth < kJsonDepthMax ? Array(depth) : TooDeep();
+      case '"':
+        return Text();
+      default:
+        return Literal();
     }
   }
 

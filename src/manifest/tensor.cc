@@ -10,19 +10,26 @@ namespace mooncake::manifest {
 
 std::string_view AxisKindName(AxisKind kind) {
   switch (kind) {
-    case AxisKind::kDp: return "dp";
-    case AxisKind::kPp: return "pp";
-    case AxisKind::kEp: return "ep";
-    case AxisKind::kTp: return "tp";
+    case AxisKind::kDp:
+      return "dp";
+    case AxisKind::kPp:
+      return "pp";
+    case AxisKind::kEp:
+      return "ep";
+    case AxisKind::kTp:
+      return "tp";
   }
   return "unknown";
 }
 
 std::string_view AxisSemanticsName(AxisSemantics semantics) {
   switch (semantics) {
-    case AxisSemantics::kSplit: return "split";
-    case AxisSemantics::kReplicated: return "replicated";
-    case AxisSemantics::kOwnership: return "ownership";
+    case AxisSemantics::kSplit:
+      return "split";
+    case AxisSemantics::kReplicated:
+      return "replicated";
+    case AxisSemantics::kOwnership:
+      return "ownership";
   }
   return "unknown";
 }

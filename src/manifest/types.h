@@ -27,10 +27,14 @@ struct ParallelRank {
 
   int64_t Coordinate(AxisKind kind) const {
     switch (kind) {
-      case AxisKind::kDp: return dp;
-      case AxisKind::kPp: return pp;
-      case AxisKind::kEp: return ep;
-      case AxisKind::kTp: return tp;
+      case AxisKind::kDp:
+        return dp;
+      case AxisKind::kPp:
+        return pp;
+      case AxisKind::kEp:
+        return ep;
+      case AxisKind::kTp:
+        return tp;
     }
     return 0;
   }
