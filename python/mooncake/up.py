@@ -27,7 +27,8 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=2, help="store nodes (default 2)")
     parser.add_argument("--capacity", default="4GiB", help="memory of each node (default 4GiB)")
     parser.add_argument(
-        "--folder", help="where the store lives; kept (default: a temporary one, removed at the end)"
+        "--folder",
+        help="where the store lives; kept (default: a temporary one, removed at the end)",
     )
     arguments = parser.parse_args()
     if arguments.nodes < 1:

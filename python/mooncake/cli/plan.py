@@ -125,7 +125,7 @@ def summarize(plan: LogicalTransferPlan) -> dict[str, Any]:
 
 
 def _owners(plan: LogicalTransferPlan) -> dict[str, str]:
-    """fragment id -> participant, of both placements (ids of source and target never meet a pair)."""
+    """fragment id -> participant, of both placements."""
     owners = {}
     for executor in plan.source_executors + plan.target_executors:
         for fragment_id in executor.placement_fragment_ids:

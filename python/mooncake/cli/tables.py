@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import Any, Iterable, Sequence
+from typing import Any
 
 __all__ = ["bytes_text", "print_json", "print_table"]
 
@@ -31,7 +32,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     def line(row: Sequence[str]) -> str:
         texts = [
             text.rjust(width) if to_right else text.ljust(width)
-            for text, width, to_right in zip(row, widths, right)
+            for text, width, to_right in zip(row, widths, right, strict=True)
         ]
         return "  ".join(texts).rstrip()
 

@@ -1,1 +1,1 @@
-"""``./x demo``: a real checkpoint published in one layout and loaded into others, every byte checked."""
+"""``./x demo``: a real checkpoint in one layout, loaded into others, every byte checked."""

@@ -29,7 +29,9 @@ def _size(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(KiB|MiB|GiB)", text)
     if not match:
         raise argparse.ArgumentTypeError(f"a size reads like 512MiB or 4GiB, got {text!r}")
-    return int(float(match.group(1)) * {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": _GIB}[match.group(2)])
+    return int(
+        float(match.group(1)) * {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": _GIB}[match.group(2)]
+    )
 
 
 def _arguments() -> argparse.Namespace:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any, Callable, Sequence
+from typing import Any
 
 __all__ = ["Fleet", "Rank"]
 
@@ -89,7 +90,7 @@ class Fleet:
 def _work(pipe: Connection, work: Callable[..., Any], rank: Rank, arguments: tuple) -> None:
     try:
         pipe.send((True, work(rank, *arguments)))
-    except BaseException:  # noqa: BLE001 - the parent prints it
+    except BaseException:
         rank.barrier.abort()
         pipe.send((False, traceback.format_exc()))
     finally:

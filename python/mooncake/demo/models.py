@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Optional, Sequence
+from typing import Any, Optional
 
 from mooncake.reshard.adapters import (
     Checkpoint,
@@ -120,7 +121,7 @@ def _bert_rules(
     words: Optional[tuple[int, ...]] = None,
     positions: Optional[tuple[int, ...]] = None,
 ) -> tuple[TensorRule, ...]:
-    """Megatron's way: query/key/value and feed-forward-up by rows, the projections back by columns."""
+    """Megatron's way: query/key/value and feed-forward-up by rows, projections back by columns."""
     return (
         TensorRule(r".*\.self\.(query|key|value)\.(weight|bias)", 0, hidden),
         TensorRule(r".*\.attention\.output\.dense\.weight", 1, hidden),
@@ -148,8 +149,8 @@ def _bert_rules_across() -> tuple[TensorRule, ...]:
 class SyntheticQwen3Moe(Model):
     """Shaped like Qwen3-MoE with separately allocated experts; about `size` bytes of bfloat16.
 
-    An element's 16 bits depend on its tensor, its row and its column, so that a row or column out of
-    place is seen. Nothing is kept: `read` makes the box it is asked for.
+    An element's 16 bits depend on its tensor, its row and its column, so that a row or column out
+    of place is seen. Nothing is kept: `read` makes the box it is asked for.
     """
 
     size: int = 4 << 30

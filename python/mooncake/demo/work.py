@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Optional, Sequence
+from typing import Any, Optional
 
 import numpy
 import torch
@@ -128,7 +129,7 @@ def _plain_copies(rank: Rank, buffers: dict[str, torch.Tensor], repeat: int) -> 
 
 def fleet_seconds(rounds: Sequence[Sequence[float]]) -> float:
     """Median over the rounds of the slowest rank; `rounds[rank][round]`."""
-    return statistics.median(max(of_round) for of_round in zip(*rounds))
+    return statistics.median(max(of_round) for of_round in zip(*rounds, strict=True))
 
 
 def equal_bits(a: Any, b: Any) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import pytest
-
 from mooncake.local_cluster import LocalCluster
 from mooncake.reshard.weight import WeightIdentity, WeightStore
 

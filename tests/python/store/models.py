@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy
 import torch
-
-from mooncake.reshard.adapters import ParallelLayout, TensorInfo, TensorRule
+from mooncake.reshard.adapters import ParallelLayout, TensorInfo, TensorRule, layout_placement
 from mooncake.reshard.weight import bind_tensors
-from mooncake.reshard.adapters import layout_placement
 
 
 class IndexModel:
@@ -27,7 +25,9 @@ class IndexModel:
         whole = self.whole(tensor_id)
         if offset is None:
             return whole
-        return whole[tuple(slice(o, o + n) for o, n in zip(offset, shape))].contiguous()
+        return whole[
+            tuple(slice(o, o + n) for o, n in zip(offset, shape, strict=True))
+        ].contiguous()
 
 
 def transformer(salt: int = 0) -> IndexModel:

@@ -10,7 +10,6 @@ import signal
 import sys
 
 from models import LAYOUTS, publish, transformer
-
 from mooncake import _core
 from mooncake.reshard.weight import WeightIdentity, WeightStore
 from mooncake.reshard.weight import store as store_module

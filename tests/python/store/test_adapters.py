@@ -13,8 +13,6 @@ import numpy
 import pytest
 import torch
 from models import LAYOUTS, load_and_check, transformer
-from safetensors.torch import save_file
-
 from mooncake.reshard.adapters import (
     Checkpoint,
     CheckpointAdapter,
@@ -26,6 +24,7 @@ from mooncake.reshard.adapters import (
     layout_placement,
 )
 from mooncake.reshard.weight import WeightIdentity, WeightStore, bind_tensors
+from safetensors.torch import save_file
 
 
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
@@ -36,7 +35,9 @@ def test_layouts_cover_every_element_as_often_as_there_are_replicas(name, identi
         counts = numpy.zeros(tensor.global_shape, dtype=int)
         for f in placement.fragments:
             if f.tensor_id == tensor.tensor_id:
-                box = tuple(slice(o, o + n) for o, n in zip(f.global_offset, f.local_shape))
+                box = tuple(
+                    slice(o, o + n) for o, n in zip(f.global_offset, f.local_shape, strict=True)
+                )
                 counts[box] += 1
         split = any(type(axis).__name__ == "SplitAxis" for axis in tensor.parallel_axes)
         assert (counts == layout.dp * (1 if split else layout.tp)).all(), tensor.tensor_id

@@ -9,10 +9,9 @@ import sys
 import pytest
 import torch
 from models import LAYOUTS, publish, transformer
-from safetensors.torch import load_file, save_file
-
 from mooncake.reshard.adapters import layout_placement
 from mooncake.reshard.weight import WeightIdentity, WeightStore, weight_placement_to_json
+from safetensors.torch import load_file, save_file
 
 
 def mooncake(*arguments, status=0):
@@ -55,9 +54,7 @@ def test_put_list_show_get_rm(target, identity, model_file, tmp_path):
     assert "STALE_GENERATION" in mooncake(
         "--store", target, "weights", "put", model_file, identity, status=1
     )
-    assert "NOT_FOUND" in mooncake(
-        "--store", target, "weights", "show", "tests/none/r/1", status=1
-    )
+    assert "NOT_FOUND" in mooncake("--store", target, "weights", "show", "tests/none/r/1", status=1)
 
 
 def test_inspect_log_and_manifest(tmp_path, model_file):

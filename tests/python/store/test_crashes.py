@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 from models import LAYOUTS, load_and_check, publish, transformer
-
 from mooncake import _core
 from mooncake.local_cluster import LocalCluster
 from mooncake.reshard.adapters import layout_placement
@@ -138,9 +137,11 @@ def test_a_dead_node_makes_its_revisions_degraded(tmp_path, identity):
             publish(store, model, LAYOUTS["tp1"], identity)
             cluster.nodes[0].kill()
             degraded = wait_until(
-                lambda: (m := store.weight_get_metadata(identity).metadata).availability
-                is WeightAvailability.DEGRADED
-                and m
+                lambda: (
+                    (m := store.weight_get_metadata(identity).metadata).availability
+                    is WeightAvailability.DEGRADED
+                    and m
+                )
             )
             assert "node" in degraded.state_reason
             assert not store.weight_is_exist(identity)

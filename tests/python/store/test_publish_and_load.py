@@ -1,4 +1,4 @@
-"""Publish in one layout, load into every other; what is refused, and that refusing changes nothing."""
+"""Publish in one layout, load into every other; what is refused changes nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy
 import pytest
 import torch
 from models import LAYOUTS, load_and_check, publish, transformer
-
 from mooncake.reshard.adapters import (
     CheckpointAdapter,
     ParallelLayout,
@@ -74,7 +73,9 @@ def test_several_participants_in_one_load(store, identity):
 def test_dtypes_and_tied_embeddings_are_bit_exact(store, identity):
     def bits(dtype, count):
         generator = numpy.random.default_rng(7)
-        raw = torch.from_numpy(generator.integers(0, 256, count * dtype.itemsize, dtype=numpy.uint8))
+        raw = torch.from_numpy(
+            generator.integers(0, 256, count * dtype.itemsize, dtype=numpy.uint8)
+        )
         return raw.view(dtype)
 
     embedding = bits(torch.bfloat16, 40 * 8).reshape(40, 8)  # NaN patterns included
@@ -200,7 +201,9 @@ def test_wrong_tensors_are_refused_and_the_writer_goes_on(store, identity):
     adapter = CheckpointAdapter(identity)
     with store.weight_put(model, adapter) as writer:
         whole = model.whole("embed.weight")
-        with pytest.raises(WeightInvalidArgumentError, match=r"embed.weight.*\(515, 64\).*\(64, 515\)"):
+        with pytest.raises(
+            WeightInvalidArgumentError, match=r"embed.weight.*\(515, 64\).*\(64, 515\)"
+        ):
             writer.weight_put_tensor("embed.weight", whole.t().contiguous())
         with pytest.raises(WeightInvalidArgumentError, match="embed.weight.*int32.*float32"):
             writer.weight_put_tensor("embed.weight", whole.float())
@@ -219,7 +222,9 @@ def test_targets_that_do_not_fit_are_refused_untouched(store, identity):
     model = transformer()
     publish(store, model, LAYOUTS["tp2-pp2"], identity)
 
-    def attempt(tensors, layout=LAYOUTS["tp1"], of=identity, expect=WeightInvalidArgumentError, match=""):
+    def attempt(
+        tensors, layout=LAYOUTS["tp1"], of=identity, expect=WeightInvalidArgumentError, match=""
+    ):
         placement = layout_placement(tensors, layout, of)
         part = placement.parts[0]
         dtypes = {t.tensor_id: getattr(torch, t.dtype) for t in part.tensors}
@@ -228,7 +233,9 @@ def test_targets_that_do_not_fit_are_refused_untouched(store, identity):
             for f in part.fragments
         }
         with pytest.raises(expect, match=match):
-            store.weight_get(identity, placement, bind_tensors(placement, part.participant_id, buffers))
+            store.weight_get(
+                identity, placement, bind_tensors(placement, part.participant_id, buffers)
+            )
         assert all(bool((b == 3).all()) for b in buffers.values()), "a refused target was written"
 
     good = dict(model.tensors)

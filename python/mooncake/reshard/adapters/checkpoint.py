@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Iterable, Optional, Sequence
+from typing import Any, Optional
 
 from ..weight.management import WeightIdentity
 from ..weight.placement import WeightPlacementManifest
@@ -51,7 +52,9 @@ class Checkpoint:
                 if name not in header:
                     raise ValueError(f"{file.name} has no tensor {name}, which the index names")
                 if name in self.tensors:
-                    raise ValueError(f"tensor {name} is in {self._files[name].name} and {file.name}")
+                    raise ValueError(
+                        f"tensor {name} is in {self._files[name].name} and {file.name}"
+                    )
                 self.tensors[name] = _info(name, header[name])
                 self._files[name] = file
 
@@ -81,7 +84,7 @@ class Checkpoint:
         with safe_open(self._files[tensor_id], framework="pt") as file:
             if offset is None or shape is None or not self.tensors[tensor_id].shape:
                 return file.get_tensor(tensor_id)
-            box = tuple(slice(o, o + n) for o, n in zip(offset, shape))
+            box = tuple(slice(o, o + n) for o, n in zip(offset, shape, strict=True))
             return file.get_slice(tensor_id)[box].contiguous()
 
 

@@ -8,8 +8,9 @@ framework knows what its names mean; nothing is guessed from a name that no rule
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Iterable, Mapping, Optional, Sequence
+from typing import Optional
 
 from ..weight import (
     OwnershipAxis,
@@ -133,7 +134,7 @@ def participant_name(rank: ParallelRank) -> str:
 
 
 def balanced_cuts(extent: int, pieces: int) -> tuple[int, ...]:
-    """pieces + 1 offsets that cut 0..extent into parts differing by at most 1, larger ones first."""
+    """pieces + 1 offsets cutting 0..extent into parts that differ by at most 1, larger first."""
     base, larger = divmod(extent, pieces)
     return tuple(base * i + min(i, larger) for i in range(pieces + 1))
 
@@ -235,7 +236,7 @@ class _TensorCut:
                 f"cuts of {self.name} must be {self.layout.tp + 1} offsets from 0 to {extent}, "
                 f"got {tuple(cuts)}"
             )
-        if any(a >= b for a, b in zip(cuts, cuts[1:])):
+        if any(a >= b for a, b in zip(cuts, cuts[1:], strict=False)):
             raise ValueError(
                 f"a rank would hold nothing of {self.name}: dimension {rule.tp_dim} of extent "
                 f"{extent} cut at {tuple(cuts)}"

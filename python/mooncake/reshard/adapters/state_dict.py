@@ -8,8 +8,9 @@ local tensor.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Iterable, Mapping, Optional, Sequence
+from typing import Any, Optional
 
 from ..weight import (
     ParallelRank,
@@ -161,12 +162,14 @@ def _mesh_of(snapshot: Mapping[str, Any]) -> _Mesh:
 
 
 def _grid(name: str, value: Any) -> _Mesh:
-    """(replicate, shard) ranks of a DTensor's mesh: its last dimension shards, the first ones do not."""
+    """(replicate, shard) ranks of a DTensor's mesh; only its last dimension may shard."""
     import torch.distributed as dist
 
     ranks = value.device_mesh.mesh
     if ranks.ndim > 2:
-        raise ValueError(f"{name} lies on a mesh of {ranks.ndim} dimensions; 1 or 2 have a form here")
+        raise ValueError(
+            f"{name} lies on a mesh of {ranks.ndim} dimensions; 1 or 2 have a form here"
+        )
     rows = ranks.reshape(-1, ranks.shape[-1]).tolist()
     return _Mesh(tuple(tuple(row) for row in rows), dist.get_rank())
 
@@ -248,7 +251,12 @@ def _alias_groups(snapshot: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     by_memory: dict[tuple, list[str]] = {}
     for name, value in snapshot.items():
         local = _local(value)
-        key = (local.data_ptr(), tuple(local.shape), local.dtype, str(getattr(value, "placements", "")))
+        key = (
+            local.data_ptr(),
+            tuple(local.shape),
+            local.dtype,
+            str(getattr(value, "placements", "")),
+        )
         by_memory.setdefault(key, []).append(name)
     return {
         name: tuple(sorted(names))

@@ -1,7 +1,39 @@
 """Model weights: placements, runtime bindings, stored manifests, and plans between them."""
 
 from mooncake.reshard.contracts import RuntimeBindingFragment
+from mooncake.reshard.weight.adapter import WeightAdapter
+from mooncake.reshard.weight.bind import bind_tensors
 from mooncake.reshard.weight.binding import validate_runtime_binding, validate_runtime_bindings
+from mooncake.reshard.weight.errors import (
+    WeightBusyError,
+    WeightCancelledError,
+    WeightConflictError,
+    WeightCorruptError,
+    WeightDurabilityError,
+    WeightExhaustedError,
+    WeightInternalError,
+    WeightInvalidArgumentError,
+    WeightLeaseExpiredError,
+    WeightNotFoundError,
+    WeightNotReadyError,
+    WeightOutcomeUnknownError,
+    WeightPolicyUnsatisfiableError,
+    WeightStaleGenerationError,
+    WeightStoreError,
+    WeightUnavailableError,
+    WeightUnsupportedError,
+)
+from mooncake.reshard.weight.management import (
+    WeightAvailability,
+    WeightIdentity,
+    WeightListPage,
+    WeightMigrationMode,
+    WeightProgress,
+    WeightResidencyState,
+    WeightRevisionMetadata,
+    WeightRevisionView,
+    WeightStoragePolicy,
+)
 from mooncake.reshard.weight.part import WeightPlacementPart
 from mooncake.reshard.weight.placement import WeightPlacementManifest
 from mooncake.reshard.weight.planner import (
@@ -22,6 +54,7 @@ from mooncake.reshard.weight.storage_manifest import (
     StoredWeightManifest,
     WeightManifest,
 )
+from mooncake.reshard.weight.store import WeightStore, WeightWriter
 from mooncake.reshard.weight.topology import ParallelTopology, TopologyParticipant
 from mooncake.reshard.weight.types import (
     OwnershipAxis,
@@ -62,4 +95,34 @@ __all__ = [
     "plan_placement_transfer_to_local_target",
     "plan_stored_transfer_to_target_placement",
     "StoredWeightManifest",
+    "WeightStore",
+    "WeightWriter",
+    "WeightAdapter",
+    "bind_tensors",
+    "WeightIdentity",
+    "WeightStoragePolicy",
+    "WeightResidencyState",
+    "WeightMigrationMode",
+    "WeightAvailability",
+    "WeightRevisionMetadata",
+    "WeightRevisionView",
+    "WeightListPage",
+    "WeightProgress",
+    "WeightStoreError",
+    "WeightBusyError",
+    "WeightCancelledError",
+    "WeightConflictError",
+    "WeightCorruptError",
+    "WeightDurabilityError",
+    "WeightExhaustedError",
+    "WeightInternalError",
+    "WeightInvalidArgumentError",
+    "WeightLeaseExpiredError",
+    "WeightNotFoundError",
+    "WeightNotReadyError",
+    "WeightOutcomeUnknownError",
+    "WeightPolicyUnsatisfiableError",
+    "WeightStaleGenerationError",
+    "WeightUnavailableError",
+    "WeightUnsupportedError",
 ]

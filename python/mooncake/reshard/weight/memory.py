@@ -31,7 +31,7 @@ class TensorMemory:
     def contiguous(self) -> bool:
         """Dense and row-major (strides of extent-1 dimensions do not matter)."""
         expected = self.itemsize
-        for extent, stride in zip(reversed(self.shape), reversed(self.strides_bytes)):
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides_bytes), strict=True):
             if extent != 1 and stride != expected:
                 return False
             expected *= extent

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
+from typing import Any, Optional
 
 from mooncake import _core
 
@@ -185,9 +186,7 @@ class WeightStore:
         self,
         identity: WeightIdentity,
         target_placement: WeightPlacementManifest,
-        target_bindings: (
-            WeightRuntimeBindingManifest | Iterable[WeightRuntimeBindingManifest]
-        ),
+        target_bindings: (WeightRuntimeBindingManifest | Iterable[WeightRuntimeBindingManifest]),
         *,
         verify: bool = True,
         threads: int = 0,
@@ -327,7 +326,7 @@ class _Progress:
                     seconds=time.monotonic() - self._started,
                 )
             )
-        except BaseException as error:  # noqa: BLE001 - handed to the caller in __exit__
+        except BaseException as error:
             self._error = error
             return False
         return True
@@ -458,7 +457,7 @@ class WeightWriter:
             strides: tuple[int, ...] = ()
             if whole:
                 strides = memory.strides_bytes
-                address += sum(o * s for o, s in zip(fragment.global_offset, strides))
+                address += sum(o * s for o, s in zip(fragment.global_offset, strides, strict=True))
             with store_errors():
                 self._importer.put_fragment(
                     participant,

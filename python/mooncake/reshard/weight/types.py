@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Optional, Union
 
 from mooncake import _core
-from mooncake.reshard.contracts import PlacementFragmentId, RuntimeBindingFragment, TensorId
+from mooncake.reshard.contracts import PlacementFragmentId, TensorId
 
 ParallelAxisKind = Literal["dp", "pp", "ep", "tp"]
 SplitAxisKind = Literal["ep", "tp"]

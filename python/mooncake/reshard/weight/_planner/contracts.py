@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Optional, Union
 
@@ -246,9 +245,7 @@ def _snapshot_identity(manifest: Optional[WeightManifest]) -> Optional[StoredMan
     try:
         return validate_weight_manifest_snapshot(manifest).manifest_identity
     except ValueError as error:
-        raise ValueError(
-            f"logical transfer plan source manifest is invalid: {error}"
-        ) from error
+        raise ValueError(f"logical transfer plan source manifest is invalid: {error}") from error
 
 
 def _executors(
