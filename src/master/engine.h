@@ -1,0 +1,101 @@
+// Engine: what each request and each time-out means, over the catalogues. The Master's mind without
+// its mouth, ears and memory: no threads, no queue, no log.
+//
+// Owns the replicated state and its volatile companions (deadlines, node registry, the set of
+// revisions to look at again). Every change goes through a Batch. Deterministic given the order of
+// calls, the times in the batches and the wall clock. Single-threaded (the sequencer owns it).
+//
+// Each Run answers one request: OK with `reply` filled, or a refusal that left no trace; the caller
+// puts the Status into the reply, records the outcome of commands, and replies once the batch is
+// durable.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "env/clock.h"
+#include "master/batch.h"
+#include "master/node_registry.h"
+#include "master/options.h"
+#include "master/replicated_state.h"
+#include "model/grant.h"
+#include "mooncake/v1/master.pb.h"
+#include "weights/deadlines.h"
+
+namespace mooncake::master {
+
+class Engine {
+ public:
+  Engine(const MasterOptions& options, std::string cluster_id, const env::Clock& clock)
+      : options_(options), cluster_id_(std::move(cluster_id)), clock_(clock) {}
+
+  // `state` was read from the log; serving begins (again) at `now_ms`: leases and imports get full
+  // TTLs, nodes a time of grace unless they are known already.
+  void Serve(ReplicatedState state, int64_t now_ms);
+
+  ReplicatedState& state() { return state_; }
+  const ReplicatedState& state() const { return state_; }
+  weights::Deadlines& deadlines() { return deadlines_; }
+
+  // Time-outs, revisions to look at again, steps of deletions: a bounded round of each. True: more
+  // is due now.
+  bool Upkeep(Batch& batch);
+
+  // engine_nodes.cc
+  Status Run(const v1::RegisterNodeRequest& request, v1::RegisterNodeReply* reply, Batch& batch);
+  Status Run(const v1::ReportNodeRequest& request, v1::ReportNodeReply* reply, Batch& batch);
+  Status Run(const v1::GetClusterRequest& request, v1::GetClusterReply* reply, Batch& batch);
+  // engine_import.cc
+  Status Run(const v1::BeginImportRequest& request, v1::BeginImportReply* reply, Batch& batch);
+  Status Run(const v1::GetImportRequest& request, v1::GetImportReply* reply, Batch& batch);
+  Status Run(const v1::KeepImportRequest& request, v1::KeepImportReply* reply, Batch& batch);
+  Status Run(const v1::SubmitReceiptRequest& request, v1::SubmitReceiptReply* reply, Batch& batch);
+  Status Run(const v1::CommitImportRequest& request, v1::CommitImportReply* reply, Batch& batch);
+  Status Run(const v1::AbortImportRequest& request, v1::AbortImportReply* reply, Batch& batch);
+  // engine_revisions.cc
+  Status Run(const v1::GetWeightRequest& request, v1::GetWeightReply* reply, Batch& batch);
+  Status Run(const v1::ListWeightsRequest& request, v1::ListWeightsReply* reply, Batch& batch);
+  Status Run(const v1::OpenRevisionRequest& request, v1::OpenRevisionReply* reply, Batch& batch);
+  Status Run(const v1::LocateObjectsRequest& request, v1::LocateObjectsReply* reply, Batch& batch);
+  Status Run(const v1::RenewLeasesRequest& request, v1::RenewLeasesReply* reply, Batch& batch);
+  Status Run(const v1::ReleaseLeaseRequest& request, v1::ReleaseLeaseReply* reply, Batch& batch);
+  Status Run(const v1::RemoveWeightRequest& request, v1::RemoveWeightReply* reply, Batch& batch);
+
+ private:
+  // engine_upkeep.cc
+  bool ExpireLeases(Batch& batch);
+  bool ExpireImports(Batch& batch);
+  void NoticeSilence(int64_t now_ms);
+  bool Recheck(Batch& batch);
+  void RecheckOne(model::ImportId id, const objects::NodeLiveness& assumed,
+                  const objects::NodeLiveness& confirmed, Batch& batch);
+  bool RemoveMembers(Batch& batch);
+  void Abort(model::ImportId id, std::string reason, Batch& batch);
+
+  bool InGrace(int64_t now_ms) const { return now_ms < grace_until_ms_; }
+  void LookAgain(std::string_view node_id);
+  std::set<std::string> UsableNodes() const;
+  // Where METADATA objects of a new import go.
+  std::vector<std::string> MetadataNodes(std::string_view preferred_host_id) const;
+  void FillProgress(const weights::Participant& participant, std::string_view client_id,
+                    v1::ParticipantProgress* progress) const;
+  void FillMetadata(const weights::Revision& revision, v1::RevisionMetadata* proto) const;
+  Status FillOpenImport(const weights::Revision& revision, const v1::GetImportRequest& request,
+                        v1::GetImportReply* reply) const;
+
+  const MasterOptions options_;
+  const std::string cluster_id_;
+  const env::Clock& clock_;
+
+  ReplicatedState state_;
+  weights::Deadlines deadlines_;
+  NodeRegistry nodes_;
+  int64_t grace_until_ms_ = 0;
+  bool grace_over_ = false;
+  std::set<model::ImportId> recheck_;
+};
+
+}  // namespace mooncake::master

@@ -1,0 +1,100 @@
+// Nodes and the cluster as a whole.
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "master/engine.h"
+#include "master/version.h"
+#include "rpc/convert.h"
+
+namespace mooncake::master {
+namespace {
+
+constexpr size_t kGrantKeyBytes = 32;
+
+}  // namespace
+
+Status Engine::Run(const v1::RegisterNodeRequest& request, v1::RegisterNodeReply* reply,
+                   Batch& batch) {
+  if (request.grant_key().size() != kGrantKeyBytes) {
+    return InvalidArgument(fmt::format("expected {} bytes of grant_key, got {}", kGrantKeyBytes,
+                                       request.grant_key().size()));
+  }
+  const model::NodeAddress address = rpc::FromProto(request.address());
+  MC_ASSIGN_OR_RETURN(const std::vector<objects::Event> events,
+                      objects::DecideNodeJoin(state_.objects, address, request.capacity_bytes(),
+                                              request.durable_arenas()));
+  batch.Emit(events);
+  nodes_.Register(address.node_id, address.instance_id, request.grant_key(), batch.now_ms());
+  // A new instance may have lost what the one before it held.
+  if (!events.empty()) LookAgain(address.node_id);
+  Log().info("master: node {} registers as instance {} with {} bytes", address.node_id,
+             address.instance_id, request.capacity_bytes());
+  reply->set_report_interval_ms(static_cast<uint64_t>(options_.report_interval_ms));
+  return OkStatus();
+}
+
+Status Engine::Run(const v1::ReportNodeRequest& request, v1::ReportNodeReply* reply, Batch& batch) {
+  if (nodes_.Find(request.node_id(), request.instance_id()) == nullptr) {
+    return NotFound(fmt::format("node {} has not registered as instance {}", request.node_id(),
+                                request.instance_id()));
+  }
+  std::vector<objects::HeldImport> held;
+  held.reserve(static_cast<size_t>(request.held_size()));
+  for (const v1::HeldImport& one : request.held()) {
+    objects::HeldImport& import = held.emplace_back();
+    import.import_id = model::ImportId(one.import_id());
+    import.metadata_objects = one.metadata_objects();
+    for (const uint64_t arena_id : one.arena_ids()) import.arena_ids.emplace_back(arena_id);
+  }
+  MC_ASSIGN_OR_RETURN(
+      objects::Reconciliation result,
+      objects::ReconcileReport(state_.objects, request.node_id(), request.instance_id(), held));
+  batch.Emit(result.events);
+  // While an import is open its arenas and objects are only coming into being.
+  std::erase_if(result.missing, [this](const auto& entry) {
+    const weights::Revision* revision = state_.weights.FindImport(entry.first);
+    return revision == nullptr || revision->availability == model::Availability::kImporting;
+  });
+  const NodeRegistry::ReportOutcome outcome =
+      nodes_.Report(request.node_id(), std::move(result.missing), batch.now_ms());
+  if (outcome.confirmed_now) LookAgain(request.node_id());
+  recheck_.insert(outcome.changed.begin(), outcome.changed.end());
+  for (const model::ArenaId id : result.drop_arenas) reply->add_drop_arena_ids(id.value);
+  for (const model::ImportId id : result.drop_imports) reply->add_drop_import_ids(id.value);
+  return OkStatus();
+}
+
+Status Engine::Run(const v1::GetClusterRequest&, v1::GetClusterReply* reply, Batch& batch) {
+  reply->set_cluster_id(cluster_id_);
+  reply->set_last_log_sequence(state_.sequence);
+  reply->set_version(std::string(Version()));
+  for (const objects::Node& node : state_.objects.nodes()) {
+    v1::NodeStatus* status = reply->add_nodes();
+    rpc::ToProto(node.address, status->mutable_address());
+    status->set_capacity_bytes(node.capacity_bytes);
+    status->set_used_bytes(node.live_bytes + node.metadata_bytes);
+    status->set_releasing_bytes(node.releasing_bytes + node.metadata_releasing_bytes);
+    status->set_arena_count(node.arenas.size());
+    const NodeRegistry::Node* present = nodes_.Find(node.address.node_id, node.address.instance_id);
+    if (present == nullptr) continue;
+    status->set_alive(present->alive);
+    status->set_last_report_age_ms(static_cast<uint64_t>(batch.now_ms() - present->last_heard_ms));
+  }
+  reply->set_object_count(state_.objects.payload_count() + state_.objects.metadata_count());
+  reply->set_open_imports(state_.weights.open_imports().size());
+  reply->set_active_leases(state_.weights.leases().size());
+  const auto& counts = state_.weights.counts();
+  for (uint8_t i = 1; i <= model::kAvailabilityMax; ++i) {
+    const std::string name(Name(static_cast<model::Availability>(i)));
+    (*reply->mutable_revisions_by_availability())[name] = counts[i];
+  }
+  return OkStatus();
+}
+
+void Engine::LookAgain(std::string_view node_id) {
+  const std::vector<model::ImportId> imports = state_.objects.ImportsOn(node_id);
+  recheck_.insert(imports.begin(), imports.end());
+}
+
+}  // namespace mooncake::master

@@ -1,0 +1,292 @@
+#include "master/master.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "base/log.h"
+#include "master/recovery.h"
+#include "master/request_digest.h"
+#include "rpc/status_proto.h"
+
+namespace mooncake::master {
+namespace {
+
+constexpr std::string_view kClusterIdKey = "cluster_id";
+constexpr size_t kClusterIdBytes = 16;
+
+template <class Request>
+concept Command = requires(const Request& request) {
+  request.command();
+};
+
+Result<std::string> ReadOrMakeClusterId(MasterSeams seams) {
+  MC_ASSIGN_OR_RETURN(std::optional<std::string> known, seams.log.ReadMeta(kClusterIdKey));
+  if (known) return *known;
+  const std::string made = HexOf(seams.random.RandomBytes(kClusterIdBytes));
+  MC_RETURN_IF_ERROR(seams.log.WriteMeta(kClusterIdKey, made));
+  return made;
+}
+
+}  // namespace
+
+class Master::Call {
+ public:
+  virtual ~Call() = default;
+  // Decides the request and fills the reply.
+  virtual void Run(Engine& engine, Batch& batch) = 0;
+  // The reply stands and goes out.
+  virtual void Answer() = 0;
+  // The reply is of no use: this goes out in its place.
+  virtual void Fail(const Status& status) = 0;
+  // How the caller is told that its batch failed.
+  virtual Code DurabilityCode() const = 0;
+};
+
+template <class Request, class Reply>
+class Master::CallOf final : public Call {
+ public:
+  CallOf(const char* method, const Request& request, Reply* reply, Done done)
+      : request_(request), reply_(reply), done_(std::move(done)) {
+    if constexpr (Command<Request>) {
+      // Here, on the caller's thread, since it reads the whole request.
+      bad_command_ = ValidateCommandId(request.command());
+      if (bad_command_.ok()) digest_ = RequestDigest(method, request, request.command());
+    }
+  }
+
+  void Run(Engine& engine, Batch& batch) override {
+    if constexpr (Command<Request>) {
+      RunCommand(engine, batch);
+    } else {
+      Put(engine.Run(request_, reply_, batch));
+    }
+  }
+
+  void Answer() override { done_(); }
+  void Fail(const Status& status) override {
+    Put(status);
+    done_();
+  }
+  Code DurabilityCode() const override {
+    return Command<Request> ? Code::kDurabilityFailed : Code::kUnavailable;
+  }
+
+ private:
+  void RunCommand(Engine& engine, Batch& batch) {
+    if (!bad_command_.ok()) return Put(bad_command_);
+    const v1::CommandId& command = request_.command();
+    const Result<const std::string*> known =
+        engine.state().commands.Find(command.client_id(), command.sequence(), digest_);
+    if (!known.ok()) return Put(known.status());
+    if (*known != nullptr) {
+      if (!reply_->ParseFromString(**known)) Put(Internal("the recorded reply cannot be read"));
+      return;
+    }
+    const Status status = engine.Run(request_, reply_, batch);
+    Put(status);
+    // Not a decision: the same id may be asked again.
+    if (status.code() == Code::kUnavailable) return;
+    batch.Emit(CommandOutcome{command.client_id(), command.sequence(), command.acked_below(),
+                              digest_, reply_->SerializeAsString()});
+  }
+
+  void Put(const Status& status) {
+    if (!status.ok()) reply_->Clear();
+    rpc::SetStatus(reply_->mutable_status(), status);
+  }
+
+  const Request& request_;
+  Reply* const reply_;
+  const Done done_;
+  Status bad_command_;
+  Sha256Digest digest_{};
+};
+
+Result<std::unique_ptr<Master>> Master::Open(const MasterOptions& options, MasterSeams seams) {
+  MC_RETURN_IF_ERROR(Validate(options));
+  MC_ASSIGN_OR_RETURN(ReplicatedState state, ReplayAndTakeOver(seams.log, seams.clock.WallMs()));
+  MC_ASSIGN_OR_RETURN(std::string cluster_id, ReadOrMakeClusterId(seams));
+  Log().info("master: serves cluster {} from log sequence {}, term {}: {} revisions, {} objects",
+             cluster_id, state.sequence, state.term, state.weights.revisions().size(),
+             state.objects.payload_count());
+  std::unique_ptr<Master> master(new Master(options, seams, std::move(cluster_id)));
+  master->Adopt(std::move(state));
+  return master;
+}
+
+Master::Master(const MasterOptions& options, MasterSeams seams, std::string cluster_id)
+    : options_(options),
+      seams_(seams),
+      cluster_id_(std::move(cluster_id)),
+      engine_(options, cluster_id_, seams.clock),
+      clock_(seams.clock, options.pause_tolerance_ms) {}
+
+Master::~Master() { Stop(); }
+
+void Master::Start() {
+  MC_CHECK(!thread_.joinable());
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void Master::Stop() {
+  Calls left;
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    left.swap(queue_);
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  std::move(waiting_.begin(), waiting_.end(), std::back_inserter(left));
+  waiting_.clear();
+  for (const auto& call : left) call->Fail(Unavailable("the Master is stopping"));
+}
+
+void Master::Loop() {
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      if (!more_due_) {
+        wake_.wait_for(lock, std::chrono::milliseconds(options_.upkeep_interval_ms),
+                       [this] { return stopping_ || !queue_.empty(); });
+      }
+      if (stopping_) return;
+    }
+    Step();
+  }
+}
+
+template <class Request, class Reply>
+void Master::Submit(const char* method, const Request& request, Reply* reply, Done done) {
+  auto call = std::make_unique<CallOf<Request, Reply>>(method, request, reply, std::move(done));
+  Status refusal;
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_) {
+      refusal = Unavailable("the Master is stopping");
+    } else if (queue_.size() >= options_.queue_max) {
+      refusal = Unavailable(fmt::format("{} requests are waiting already", queue_.size()));
+    } else {
+      queue_.push_back(std::move(call));
+    }
+  }
+  if (!refusal.ok()) return call->Fail(refusal);
+  wake_.notify_one();
+}
+
+bool Master::Step() {
+  Calls calls = TakeQueued();
+  if (!refusing_.ok()) {
+    if (seams_.clock.MonotonicMs() >= rebuild_at_ms_) Rebuild();
+    if (!refusing_.ok()) {
+      for (const auto& call : calls) call->Fail(refusing_);
+      more_due_ = false;
+      return !calls.empty();
+    }
+  }
+  const bool had_calls = !calls.empty();
+  Batch batch(engine_.state(), engine_.deadlines(), clock_.NowMs());
+  std::vector<std::unique_ptr<Call>> ran = RunCalls(calls, batch);
+  waiting_ = std::move(calls);
+  more_due_ = engine_.Upkeep(batch) || !waiting_.empty();
+  const Status flushed = batch.failure().ok() ? Flush(batch) : batch.failure();
+  if (flushed.ok()) {
+    for (const auto& call : ran) call->Answer();
+    return had_calls || !batch.empty() || more_due_;
+  }
+  Log().error("master: a batch of {} bytes at log sequence {} failed: {}", batch.bytes(),
+              engine_.state().sequence + 1, flushed.ToString());
+  // First the truth, so that whoever is told can ask for it at once.
+  Rebuild();
+  for (const auto& call : ran) {
+    call->Fail({call->DurabilityCode(), "the log could not be written: " + flushed.message()});
+  }
+  return true;
+}
+
+Master::Calls Master::TakeQueued() {
+  Calls calls = std::exchange(waiting_, {});
+  std::lock_guard lock(mutex_);
+  std::move(queue_.begin(), queue_.end(), std::back_inserter(calls));
+  queue_.clear();
+  return calls;
+}
+
+std::vector<std::unique_ptr<Master::Call>> Master::RunCalls(Calls& calls, Batch& batch) {
+  std::vector<std::unique_ptr<Call>> ran;
+  size_t count = 0;
+  while (!calls.empty() && count < options_.batch_commands_max &&
+         batch.bytes() < options_.batch_bytes_max && batch.failure().ok()) {
+    std::unique_ptr<Call> call = std::move(calls.front());
+    calls.pop_front();
+    ++count;
+    call->Run(engine_, batch);
+    // What it saw is durable already.
+    if (batch.empty()) {
+      call->Answer();
+    } else {
+      ran.push_back(std::move(call));
+    }
+  }
+  return ran;
+}
+
+Status Master::Flush(const Batch& batch) {
+  if (batch.empty()) return OkStatus();
+  ReplicatedState& state = engine_.state();
+  const std::string payload = batch.Serialize();
+  const oplog::LogRecordView record{state.sequence + 1, state.term, batch.now_ms(), payload};
+  MC_RETURN_IF_ERROR(seams_.log.Append(record));
+  state.sequence = record.sequence;
+  state.logged_ms = record.time_ms;
+  if (replayed_ != nullptr) VerifyReplay(record);
+  return OkStatus();
+}
+
+void Master::VerifyReplay(const oplog::LogRecordView& record) {
+  const Status applied = replayed_->ApplyRecord(record);
+  if (!applied.ok()) Log().critical("master: replay differs from live: {}", applied.ToString());
+  MC_CHECK(applied.ok());
+  if (record.sequence % options_.verify_replay_every != 0) return;
+  const Sha256Digest live = engine_.state().Digest();
+  const Sha256Digest replayed = replayed_->Digest();
+  if (live != replayed) {
+    Log().critical("master: at log sequence {} the live state has digest {}, the replayed one {}",
+                   record.sequence, ToHex(live), ToHex(replayed));
+  }
+  MC_CHECK(live == replayed);
+}
+
+void Master::Rebuild() {
+  Result<ReplicatedState> state = ReplayAndTakeOver(seams_.log, seams_.clock.WallMs());
+  if (state.ok()) {
+    Log().info("master: the log is read again up to sequence {}", state->sequence);
+    Adopt(*std::move(state));
+    return;
+  }
+  const Status refusal =
+      Unavailable("the Master cannot serve: its log cannot be read: " + state.status().ToString());
+  if (refusal != refusing_) Log().error("{}", refusal.message());
+  refusing_ = refusal;
+  rebuild_at_ms_ = seams_.clock.MonotonicMs() + options_.rebuild_retry_ms;
+}
+
+void Master::Adopt(ReplicatedState state) {
+  refusing_ = OkStatus();
+  clock_.ResumeAt(state.logged_ms);
+  if (options_.verify_replay_every > 0) replayed_ = std::make_unique<ReplicatedState>(state);
+  engine_.Serve(std::move(state), clock_.NowMs());
+}
+
+#define MOONCAKE_DEFINE(Name)                                                              \
+  void Master::Name(const v1::Name##Request& request, v1::Name##Reply* reply, Done done) { \
+    Submit(#Name, request, reply, std::move(done));                                        \
+  }
+MOONCAKE_MASTER_RPCS(MOONCAKE_DEFINE)
+#undef MOONCAKE_DEFINE
+
+}  // namespace mooncake::master

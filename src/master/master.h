@@ -1,0 +1,114 @@
+// The Store Master: one sequencer over an engine and a log.
+//
+// How one batch runs (Step):
+//   1. take what is queued, within the batch's limits;
+//   2. run each request against the live state; what it decides is applied at once and added to the
+//      batch, the outcome of a command with it; then the upkeep;
+//   3. append the batch to the log: one record, durable when that returns;
+//   4. only then answer everybody who was in the batch, queries too: they may have seen what it
+//   did.
+//      (A query that ran before the batch's first event is answered at once.)
+// When the append fails nobody knows whether the record is there. So: commands get
+// DURABILITY_FAILED, queries UNAVAILABLE, the state is dropped and read from the log again, and
+// service goes on; the same command id then gets the outcome that the log has, if it has one. While
+// the log cannot be read every call gets UNAVAILABLE with the reason, and reading is tried again
+// now and then.
+//
+// Threads: requests may come from any thread, and are answered on the sequencer's. With Start there
+// is one sequencer thread; without it the owner calls Step (tests, the simulation) from one thread.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/status.h"
+#include "env/clock.h"
+#include "env/random.h"
+#include "master/engine.h"
+#include "master/logged_clock.h"
+#include "master/options.h"
+#include "oplog/log_store.h"
+#include "rpc/async_master.h"
+
+namespace mooncake::master {
+
+// The Master's doors to the world; all must outlive it.
+struct MasterSeams {
+  oplog::LogStore& log;
+  const env::Clock& clock;
+  env::RandomSource& random;  // for the cluster's id
+};
+
+class Master final : public rpc::AsyncMaster {
+ public:
+  // Replays the log and takes it over. INVALID_ARGUMENT: options; else what the log says.
+  static Result<std::unique_ptr<Master>> Open(const MasterOptions& options, MasterSeams seams);
+  // Stops.
+  ~Master() override;
+
+  // Begins the sequencer's thread.
+  void Start();
+  // Ends it; requests that are still queued, and later ones, get UNAVAILABLE. Idempotent.
+  void Stop();
+
+  // Without Start: runs one batch. True: there was something to do (or more is due now).
+  bool Step();
+
+#define MOONCAKE_DECLARE(Name) \
+  void Name(const v1::Name##Request& request, v1::Name##Reply* reply, Done done) override;
+  MOONCAKE_MASTER_RPCS(MOONCAKE_DECLARE)
+#undef MOONCAKE_DECLARE
+
+  const std::string& cluster_id() const { return cluster_id_; }
+  // Not while the sequencer's thread runs.
+  const ReplicatedState& state() const { return engine_.state(); }
+
+ private:
+  // One request on its way.
+  class Call;
+  template <class Request, class Reply>
+  class CallOf;
+  using Calls = std::deque<std::unique_ptr<Call>>;
+
+  Master(const MasterOptions& options, MasterSeams seams, std::string cluster_id);
+
+  template <class Request, class Reply>
+  void Submit(const char* method, const Request& request, Reply* reply, Done done);
+
+  void Loop();
+  Calls TakeQueued();
+  // Leaves in `calls` those that did not fit into the batch.
+  std::vector<std::unique_ptr<Call>> RunCalls(Calls& calls, Batch& batch);
+  Status Flush(const Batch& batch);
+  void VerifyReplay(const oplog::LogRecordView& record);
+  // After a failure: reads the log again, or remembers why it could not.
+  void Rebuild();
+  void Adopt(ReplicatedState state);
+
+  const MasterOptions options_;
+  const MasterSeams seams_;
+  const std::string cluster_id_;
+
+  // The sequencer's.
+  Engine engine_;
+  LoggedClock clock_;
+  Calls waiting_;    // taken from the queue, for a later batch
+  Status refusing_;  // why nothing can be served; OK otherwise
+  int64_t rebuild_at_ms_ = 0;
+  std::unique_ptr<ReplicatedState> replayed_;  // beside the live state, when verify_replay_every
+  bool more_due_ = false;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  Calls queue_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace mooncake::master

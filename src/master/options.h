@@ -1,0 +1,57 @@
+// What an operator may set of a Master. Checked once, before anything is served.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/status.h"
+#include "model/policy.h"
+
+namespace mooncake::master {
+
+struct MasterOptions {
+  // Of revisions published without a policy. Without a cold tier it resolves to HOT.
+  model::StoragePolicy default_policy;
+
+  // How often nodes are told to report, and how long one may be silent before its revisions become
+  // DEGRADED. After a start nodes get the same time to register again.
+  int64_t report_interval_ms = 500;
+  int64_t node_dead_after_ms = 3'000;
+
+  // What clients may ask for. A TTL out of its range is INVALID_ARGUMENT.
+  uint64_t lease_ttl_min_ms = 10;
+  uint64_t lease_ttl_max_ms = 3'600'000;
+  uint64_t import_ttl_min_ms = 10;
+  uint64_t import_ttl_max_ms = 3'600'000;
+
+  // Payload objects taken out of a DELETING revision per batch of the log.
+  uint32_t removal_batch_members = 1024;
+
+  // Bounds of one batch of the log: no further command is added beyond them.
+  size_t batch_commands_max = 1024;
+  size_t batch_bytes_max = 8u << 20;
+  // Requests that may wait for the sequencer; more are UNAVAILABLE.
+  size_t queue_max = 65'536;
+
+  // How often time-outs are looked at when nothing else happens.
+  int64_t upkeep_interval_ms = 20;
+  // After a failed append: pause between attempts to read the log again.
+  int64_t rebuild_retry_ms = 1'000;
+  // The process may be stopped or starved (SIGSTOP, a suspended laptop). Between two looks at the
+  // clock at most this much counts, so that clients who could not reach the Master lose nothing. 0:
+  // all of it counts.
+  int64_t pause_tolerance_ms = 0;
+
+  // Every so many batches the log is replayed beside the live state and both are compared; a
+  // difference ends the process. 0: never. Costs a second copy of the state.
+#ifdef NDEBUG
+  uint32_t verify_replay_every = 0;
+#else
+  uint32_t verify_replay_every = 64;
+#endif
+};
+
+// INVALID_ARGUMENT with the field and its value.
+Status Validate(const MasterOptions& options);
+
+}  // namespace mooncake::master
