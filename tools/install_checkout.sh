@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # install_checkout.sh ROOT BUILD_DIR: makes ROOT/.venv see this checkout as the installed package.
-# Owns: python/mooncake/_core*.so and python/mooncake/bin (links into BUILD_DIR, the same places that
-# a wheel has), mooncake.pth and the console script in .venv. Does nothing where a build has no
+# Owns: python/mooncake/_core* and python/mooncake/bin (links into BUILD_DIR, in the places where a
+# wheel has the files), mooncake_checkout.pth and the console script in .venv. Does nothing where a build has no
 # Python module (asan, tsan).
 set -euo pipefail
 root=$1 build=$2
@@ -12,6 +12,7 @@ for stale in "$package"/_core*.so; do
   [ "$stale" = "$package/$(basename "$module")" ] || rm -f "$stale"
 done
 ln -sfn "$(realpath --relative-to="$package" "$module")" "$package/$(basename "$module")"
+ln -sfn "$(realpath --relative-to="$package" "$(dirname "$module")/_core.pyi")" "$package/_core.pyi"
 ln -sfn "$(realpath --relative-to="$package" "$build/bin")" "$package/bin"
 
 site="$("$root/.venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
