@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def strided(store, options, source, targets) -> list[dict]:
-    """The same model cut by columns for rank 0 of TP2: each row of each tensor is a run of 8 KiB."""
+    """The same model cut by columns for rank 0 of TP2: each row of a tensor is a run of 8 KiB."""
     identity = WeightIdentity("bench", "load", "r", 1)
     infos = {name: TensorInfo(tuple(t.shape), "int32", 4) for name, t in source.items()}
     layout = ParallelLayout(tp=2, rules=(TensorRule(".*", 1),))

@@ -6,7 +6,6 @@ import itertools
 
 import torch
 from end_to_end import arguments, interleave, model_tensors, plain_copies, report, write_json
-
 from mooncake.local_cluster import LocalCluster
 from mooncake.reshard.adapters import StateDictAdapter
 from mooncake.reshard.weight import WeightIdentity, WeightStore
