@@ -1,0 +1,82 @@
+#include "cluster/open_store.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <utility>
+
+#include "base/url_encode.h"
+#include "cluster/embedded_store.h"
+#include "rpc/grpc_master.h"
+#include "rpc/status_proto.h"
+#include "rpc/unix_node_channel.h"
+
+namespace mooncake::cluster {
+namespace {
+
+constexpr std::string_view kClusterScheme = "mooncake://";
+constexpr std::string_view kFolderScheme = "file://";
+constexpr int64_t kConnectTimeoutMaxMs = 2'000;
+
+class RemoteStore final : public OpenedStore {
+ public:
+  RemoteStore(std::shared_ptr<rpc::MasterApi> master, const client::StoreClientOptions& options)
+      : client_(std::move(master), std::make_shared<rpc::UnixNodeConnector>(), options) {}
+
+  client::StoreClient& client() override { return client_; }
+
+ private:
+  client::StoreClient client_;
+};
+
+Status BadUri(std::string_view uri, const std::string& why) {
+  return InvalidArgument("store URI \"" + std::string(uri) + "\": " + why);
+}
+
+Status CheckAddress(std::string_view uri, std::string_view address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) {
+    return BadUri(uri, "mooncake:// is followed by host:port");
+  }
+  const std::string_view port = address.substr(colon + 1);
+  unsigned number = 0;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (error != std::errc() || end != port.data() + port.size() || number == 0 || number > 65535) {
+    return BadUri(uri, "the port must be 1 to 65535, got \"" + std::string(port) + "\"");
+  }
+  return OkStatus();
+}
+
+Result<std::unique_ptr<OpenedStore>> OpenRemoteStore(const std::string& address,
+                                                     const client::StoreClientOptions& options) {
+  rpc::GrpcMasterOptions rpc_options;
+  rpc_options.total_timeout_ms = static_cast<int>(std::max<int64_t>(options.retry_ms, 1));
+  rpc_options.connect_timeout_ms =
+      static_cast<int>(std::clamp<int64_t>(options.retry_ms, 1, kConnectTimeoutMaxMs));
+  auto master = std::make_shared<rpc::GrpcMaster>(address, rpc_options);
+  // A wrong address is told here and not at the first publish.
+  const v1::GetClusterReply reply = master->GetCluster({});
+  const Status answered = rpc::StatusFromProto(reply.status());
+  if (!answered.ok()) return answered.WithContext("Store Master " + address);
+  return std::unique_ptr<OpenedStore>(std::make_unique<RemoteStore>(std::move(master), options));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<OpenedStore>> OpenStore(std::string_view uri, const OpenOptions& options) {
+  if (uri.empty()) return BadUri(uri, "it is empty; mooncake://host:port or file:///folder");
+  if (uri.starts_with(kClusterScheme)) {
+    const std::string_view address = uri.substr(kClusterScheme.size());
+    MC_RETURN_IF_ERROR(CheckAddress(uri, address));
+    return OpenRemoteStore(std::string(address), options.client);
+  }
+  if (uri.starts_with(kFolderScheme)) {
+    Result<std::string> folder = UrlDecode(uri.substr(kFolderScheme.size()));
+    if (!folder.ok()) return BadUri(uri, folder.status().message());
+    if (!folder->starts_with('/')) return BadUri(uri, "file:// is followed by an absolute path");
+    return OpenEmbeddedStore(*folder, options);
+  }
+  return BadUri(uri, "it must begin with mooncake:// or file://");
+}
+
+}  // namespace mooncake::cluster
