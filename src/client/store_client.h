@@ -36,12 +36,15 @@ class NodeConnector;
 
 namespace mooncake::client {
 
+class Session;
+
 // Called as an operation passes each of its steps (steps.h names them); a failure it returns is the
 // operation's failure at that step. How tests stop the world between two steps.
 using StepObserver = std::function<Status(std::string_view step)>;
 
 struct StoreClientOptions {
   std::string client_id;            // 32 hex characters; empty: random
+  std::string host_id;              // whose nodes are preferred; empty: this host
   std::string holder;               // shown beside leases; empty: "pid <pid>"
   uint64_t import_ttl_ms = 10'000;  // how long an import survives its dead writer
   uint64_t lease_ttl_ms = 10'000;   // how long a revision is protected for a dead reader
@@ -229,7 +232,6 @@ class StoreClient {
   const std::string& client_id() const;
 
  private:
-  class Session;
   std::shared_ptr<Session> session_;
 };
 

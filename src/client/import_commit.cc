@@ -1,0 +1,220 @@
+#include "client/import_commit.h"
+
+#include <algorithm>
+
+#include "client/steps.h"
+#include "env/clock.h"
+#include "manifest/canonical.h"
+#include "rpc/convert.h"
+
+namespace mooncake::client {
+namespace {
+
+constexpr int64_t kLookPauseMsMin = 2;
+constexpr int64_t kLookPauseMsMax = 100;
+
+const v1::NodeAddress* FindNode(const v1::GetImportReply& import, const std::string& node_id) {
+  for (const v1::NodeAddress& node : import.nodes()) {
+    if (node.node_id() == node_id) return &node;
+  }
+  return nullptr;
+}
+
+const v1::Grant* FindGrant(const v1::GetImportReply& import, const std::string& instance_id) {
+  for (const v1::Grant& grant : import.grants()) {
+    if (grant.access() == v1::ACCESS_METADATA_WRITE && grant.instance_id() == instance_id) {
+      return &grant;
+    }
+  }
+  return nullptr;
+}
+
+bool AllReceived(const v1::GetImportReply& import) {
+  return std::all_of(import.participants().begin(), import.participants().end(),
+                     [](const v1::ParticipantProgress& progress) {
+                       return progress.state() == v1::PARTICIPANT_STATE_RECEIVED;
+                     });
+}
+
+std::string NamesOfMissing(const v1::GetImportReply& import) {
+  std::string names;
+  for (const v1::ParticipantProgress& progress : import.participants()) {
+    if (progress.state() == v1::PARTICIPANT_STATE_RECEIVED) continue;
+    names += (names.empty() ? "" : ", ") + progress.participant_id();
+  }
+  return names;
+}
+
+}  // namespace
+
+Result<model::RevisionMetadata> ImportCommit::Run() {
+  if (!import_.already_published_) {
+    MC_ASSIGN_OR_RETURN(const v1::GetImportReply import, Look());
+    if (import.state() == v1::IMPORT_STATE_OPEN) MC_RETURN_IF_ERROR(SubmitOwn(import));
+  }
+  MC_ASSIGN_OR_RETURN(model::RevisionMetadata metadata, WaitUntilOver());
+  MC_RETURN_IF_ERROR(CompareOthers());
+  return metadata;
+}
+
+Result<v1::GetImportReply> ImportCommit::Look() {
+  v1::GetImportRequest get;
+  get.set_import_id(import_.import_id_);
+  get.set_client_id(import_.calls_->client_id());
+  return import_.calls_->Ask(&rpc::MasterApi::GetImport, get,
+                             import_.session_->Limits(wait_.cancel));
+}
+
+Status ImportCommit::SubmitOwn(const v1::GetImportReply& import) {
+  for (const auto& [id, writer] : import_.writers_) {
+    if (writer->uploads()) MC_RETURN_IF_ERROR(SubmitOne(import, *writer));
+  }
+  return OkStatus();
+}
+
+Status ImportCommit::SubmitOne(const v1::GetImportReply& import,
+                               const ParticipantWriter& writer) {
+  const std::string& id = writer.participant_id();
+  MC_ASSIGN_OR_RETURN(const model::MetadataObject digests,
+                      WriteObject(import, writer.participant(), model::DigestsName(id), writer.Digests()));
+  MC_RETURN_IF_ERROR(import_.session_->Step(import_step::kDigestsWritten));
+  v1::SubmitReceiptRequest submit;
+  submit.set_import_id(import_.import_id_);
+  submit.set_participant_id(id);
+  rpc::ToProto(digests, submit.mutable_digests());
+  MC_RETURN_IF_ERROR(import_.calls_
+                         ->Command(&rpc::MasterApi::SubmitReceipt, std::move(submit),
+                                   import_.session_->Limits(wait_.cancel))
+                         .status());
+  return import_.session_->Step(import_step::kReceiptAccepted);
+}
+
+Status ImportCommit::CompareOthers() {
+  for (const auto& [id, writer] : import_.writers_) {
+    if (writer->uploads() || writer->Wanted().empty() || compared_.contains(id)) continue;
+    const std::string digests = writer->Digests();
+    v1::SubmitReceiptRequest submit;
+    submit.set_import_id(import_.import_id_);
+    submit.set_participant_id(id);
+    submit.set_compare_only(true);
+    rpc::ToProto(model::MetadataObject{model::DigestsName(id), digests.size(), Sha256Of(digests), {}},
+            submit.mutable_digests());
+    MC_RETURN_IF_ERROR(import_.calls_
+                           ->Command(&rpc::MasterApi::SubmitReceipt, std::move(submit),
+                                     import_.session_->Limits(wait_.cancel))
+                           .status());
+    compared_.insert(id);
+  }
+  return OkStatus();
+}
+
+Status ImportCommit::KeepWaiting(int64_t begin_ms, const v1::GetImportReply& import) const {
+  if (wait_.cancel.stop_requested() || (wait_.keep_waiting && !wait_.keep_waiting())) {
+    return Cancelled("cancelled by the caller while waiting for " + NamesOfMissing(import));
+  }
+  const int64_t waited_ms = env::SystemClock::Instance().MonotonicMs() - begin_ms;
+  if (wait_.timeout_ms >= 0 && waited_ms > wait_.timeout_ms) {
+    return Unavailable("waited " + std::to_string(waited_ms) + " ms for the receipts of " +
+                       NamesOfMissing(import));
+  }
+  return OkStatus();
+}
+
+Result<model::RevisionMetadata> ImportCommit::WaitUntilOver() {
+  const int64_t begin_ms = env::SystemClock::Instance().MonotonicMs();
+  int64_t pause_ms = kLookPauseMsMin;
+  while (true) {
+    MC_ASSIGN_OR_RETURN(const v1::GetImportReply import, Look());
+    if (import.state() == v1::IMPORT_STATE_COMMITTED) return rpc::FromProto(import.metadata());
+    if (import.state() == v1::IMPORT_STATE_ABORTED) {
+      return Cancelled("the import was aborted: " + import.abort_reason());
+    }
+    if (import_.claimed_any_ && AllReceived(import)) {
+      // Before anything becomes READY: a set that is partly ours and partly a different publisher's
+      // must not.
+      MC_RETURN_IF_ERROR(CompareOthers());
+      return Commit(import);
+    }
+    MC_RETURN_IF_ERROR(KeepWaiting(begin_ms, import));
+    PauseMs(pause_ms, wait_.cancel);
+    pause_ms = std::min(pause_ms * 2, kLookPauseMsMax);
+  }
+}
+
+Result<model::MetadataObject> ImportCommit::WriteObject(const v1::GetImportReply& import,
+                                                        uint32_t spread, const std::string& name,
+                                                        const std::string& content) {
+  if (import.metadata_node_ids().empty()) {
+    return Internal("the Master names no node for METADATA object " + name);
+  }
+  const std::string& node_id =
+      import.metadata_node_ids(static_cast<int>(spread % import.metadata_node_ids_size()));
+  const v1::NodeAddress* node = FindNode(import, node_id);
+  if (node == nullptr) {
+    return Unavailable("node " + node_id + " of METADATA object " + name + " is not registered");
+  }
+  const v1::Grant* grant = FindGrant(import, node->instance_id());
+  if (grant == nullptr) {
+    return Internal("no METADATA_WRITE grant for node " + node_id + " of METADATA object " + name);
+  }
+  MC_RETURN_IF_ERROR(Repeat(import_.session_->Limits(wait_.cancel), [&]() -> Status {
+    MC_ASSIGN_OR_RETURN(const std::shared_ptr<rpc::NodeChannel> channel,
+                        import_.session_->nodes.Get(*node));
+    return channel->WriteMetadata(*grant, name, content);
+  }));
+  return model::MetadataObject{name, content.size(), Sha256Of(content), node_id};
+}
+
+Status ImportCommit::SealAll(const v1::GetImportReply& import) {
+  for (const v1::Grant& grant : import.grants()) {
+    if (grant.access() != v1::ACCESS_METADATA_WRITE) continue;
+    const auto node = std::find_if(import.nodes().begin(), import.nodes().end(),
+                                   [&](const v1::NodeAddress& address) {
+                                     return address.instance_id() == grant.instance_id();
+                                   });
+    if (node == import.nodes().end()) {
+      return Internal("no address of node instance " + grant.instance_id());
+    }
+    MC_RETURN_IF_ERROR(Repeat(import_.session_->Limits(wait_.cancel), [&]() -> Status {
+      MC_ASSIGN_OR_RETURN(const std::shared_ptr<rpc::NodeChannel> channel,
+                          import_.session_->nodes.Get(*node));
+      return channel->SealImport(grant);
+    }));
+    MC_RETURN_IF_ERROR(import_.session_->Step(import_step::kSealed));
+  }
+  return OkStatus();
+}
+
+Result<model::RevisionMetadata> ImportCommit::Commit(const v1::GetImportReply& import) {
+  const reshard::UploadPlan& plan = import_.plan_;
+  MC_ASSIGN_OR_RETURN(const manifest::StoredManifestPtr manifest,
+                      reshard::BuildStoredManifest(plan, import_.identity_.name_space,
+                                                   import_.created_at_));
+  MC_ASSIGN_OR_RETURN(const model::MetadataObject manifest_object,
+                      WriteObject(import, 0, std::string(model::kManifestName),
+                                  manifest::StoredManifestToJson(*manifest)));
+  MC_RETURN_IF_ERROR(import_.session_->Step(import_step::kManifestWritten));
+  const model::AffinitySummary affinity = reshard::BuildAffinitySummary(plan);
+  MC_ASSIGN_OR_RETURN(
+      const model::MetadataObject affinity_object,
+      WriteObject(import, 0, std::string(model::kAffinityName), affinity.json));
+  MC_RETURN_IF_ERROR(import_.session_->Step(import_step::kAffinityWritten));
+  MC_RETURN_IF_ERROR(SealAll(import));
+
+  v1::CommitImportRequest commit;
+  commit.set_import_id(import_.import_id_);
+  rpc::ToProto(manifest_object, commit.mutable_manifest());
+  rpc::ToProto(affinity_object, commit.mutable_affinity());
+  commit.set_payload_count(plan.objects.size());
+  commit.set_logical_payload_bytes(plan.nbytes);
+  MC_ASSIGN_OR_RETURN(const Sha256Digest keys, Sha256FromHex(reshard::BuildPayloadKeyDigest(plan)));
+  commit.set_payload_keys_sha256(rpc::BytesOf(keys));
+  commit.set_affinity_count(affinity.unit_count);
+  MC_ASSIGN_OR_RETURN(const v1::CommitImportReply reply,
+                      import_.calls_->Command(&rpc::MasterApi::CommitImport, std::move(commit),
+                                              import_.session_->Limits(wait_.cancel)));
+  MC_RETURN_IF_ERROR(import_.session_->Step(import_step::kCommitted));
+  return rpc::FromProto(reply.metadata());
+}
+
+}  // namespace mooncake::client

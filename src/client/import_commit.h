@@ -1,0 +1,41 @@
+// Steps 4 and 5 of an import (import_session.h): receipts, waiting, comparing, commit.
+//
+// Runs on one thread, after the last Put. Every step can be repeated, by this or any other importer of the
+// session, after any crash: objects and answers are the same.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "base/status.h"
+#include "client/import_session.h"
+#include "model/revision.h"
+
+namespace mooncake::client {
+
+class ImportCommit {
+ public:
+  ImportCommit(ImportSession& import, const WaitOptions& wait) : import_(import), wait_(wait) {}
+
+  Result<model::RevisionMetadata> Run();
+
+ private:
+  Result<v1::GetImportReply> Look();
+  Status SubmitOwn(const v1::GetImportReply& import);
+  Status SubmitOne(const v1::GetImportReply& import, const ParticipantWriter& writer);
+  // Of participants that others uploaded: equal bytes, or CONFLICT.
+  Status CompareOthers();
+  Result<model::RevisionMetadata> WaitUntilOver();
+  Status KeepWaiting(int64_t begin_ms, const v1::GetImportReply& import) const;
+  Result<model::RevisionMetadata> Commit(const v1::GetImportReply& import);
+  // On one of the import's nodes for METADATA, chosen by `spread`.
+  Result<model::MetadataObject> WriteObject(const v1::GetImportReply& import, uint32_t spread,
+                                            const std::string& name, const std::string& content);
+  Status SealAll(const v1::GetImportReply& import);
+
+  ImportSession& import_;
+  const WaitOptions& wait_;
+  std::set<std::string> compared_;
+};
+
+}  // namespace mooncake::client
