@@ -1,0 +1,131 @@
+// mooncake-node: a store node for the clients of this host.
+//
+// Prints one line to standard output once the Master knows it:
+//   mooncake-node <node_id> ready on <socket>, <capacity> bytes, master <host:port>
+// SIGTERM and SIGINT end it in order; its memory goes with it, METADATA objects stay in the folder.
+
+#include <CLI/CLI.hpp>
+#include <signal.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/digest.h"
+#include "base/log.h"
+#include "env/deadline.h"
+#include "env/host_id.h"
+#include "env/random.h"
+#include "node/node.h"
+#include "node/node_agent.h"
+#include "node/node_service.h"
+#include "rpc/grpc_master.h"
+#include "rpc/unix_node_server.h"
+
+namespace {
+
+using namespace mooncake;
+
+// A socket's path is at most this long (sun_path, less its end).
+constexpr size_t kSocketPathMax = 107;
+// Between two looks at whether the program should end.
+constexpr int64_t kLookMs = 200;
+
+struct Flags {
+  std::string master;
+  std::string folder;
+  std::string socket;
+  std::string node_id;
+  std::string log_level = "info";
+  uint64_t capacity_bytes = uint64_t{4} << 30;
+};
+
+// In the folder where that is short enough; else a name that nobody can have taken before.
+std::string SocketPath(const Flags& flags) {
+  if (!flags.socket.empty()) return flags.socket;
+  std::string path = flags.folder + "/node.sock";
+  if (path.size() <= kSocketPathMax) return path;
+  return "/tmp/mooncake-node-" + HexOf(env::SystemRandom::Instance().RandomBytes(16)) + ".sock";
+}
+
+sigset_t EndSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  return signals;
+}
+
+// Whether a signal came within `ms`.
+bool EndWanted(const sigset_t& signals, int64_t ms) {
+  const timespec wait{ms / 1000, ms % 1000 * 1'000'000};
+  return sigtimedwait(&signals, nullptr, &wait) > 0;
+}
+
+Status Serve(const Flags& flags, const sigset_t& signals) {
+  MC_ASSIGN_OR_RETURN(const std::unique_ptr<node::Node> node,
+                      node::Node::Open({.folder = flags.folder,
+                                        .capacity_bytes = flags.capacity_bytes,
+                                        .node_id = flags.node_id}));
+  node::NodeService service(*node);
+  const std::string socket = SocketPath(flags);
+  MC_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::UnixNodeServer> server,
+                      rpc::UnixNodeServer::Start(socket, service));
+  const auto master = std::make_shared<rpc::GrpcMaster>(flags.master);
+  node::NodeAgent agent(*node, master, {.host_id = env::HostId(), .socket_path = socket});
+  bool end = false;
+  bool registered = false;
+  while (!end && !registered) {
+    registered = agent.WaitRegistered(env::Deadline::AfterMs(kLookMs)).ok();
+    end = EndWanted(signals, 0);
+  }
+  if (registered && !end) {
+    std::printf("mooncake-node %s ready on %s, %llu bytes, master %s\n", node->node_id().c_str(),
+                socket.c_str(), static_cast<unsigned long long>(flags.capacity_bytes),
+                flags.master.c_str());
+    std::fflush(stdout);
+  }
+  while (!end) end = EndWanted(signals, 3'600'000);
+  Log().info("node {}: ending", node->node_id());
+  // A call to a Master that is away would hold the agent's thread for its whole time-out.
+  master->Cancel();
+  agent.Stop();
+  server->Stop();
+  return OkStatus();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app{"A store node of the Mooncake Weight Store: memory for weights, shared with the "
+               "clients of this host."};
+  app.set_version_flag("--version", std::string("mooncake-node " MOONCAKE_VERSION));
+  app.add_option("--master", flags.master, "host:port of the Store Master")->required();
+  app.add_option("--folder", flags.folder, "where METADATA objects and the node's id are kept")
+      ->required();
+  app.add_option("--capacity", flags.capacity_bytes, "memory for weights, e.g. 8GiB")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+      ->capture_default_str();
+  app.add_option("--node-id", flags.node_id, "default: made once and kept in the folder");
+  app.add_option("--socket", flags.socket, "Unix socket to serve; default: node.sock in the folder");
+  app.add_option("--log-level", flags.log_level, "trace, debug, info, warning, error or off")
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+
+  if (const Status status = SetLogLevel(flags.log_level); !status.ok()) {
+    std::fprintf(stderr, "mooncake-node: %s\n", status.ToString().c_str());
+    return 2;
+  }
+  // Before any thread is made, so that they all leave these to Serve.
+  const sigset_t signals = EndSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  const Status status = Serve(flags, signals);
+  if (!status.ok()) {
+    std::fprintf(stderr, "mooncake-node: %s\n", status.ToString().c_str());
+    return 1;
+  }
+  return 0;
+}
