@@ -1,8 +1,8 @@
-// The checks that the constructors of the small contract values call: each reads the object's fields,
-// lets manifest/validate.h judge them and writes the canonical form back.
-#include <nanobind/nanobind.h>
-
+// The checks that the constructors of the small contract values call: each reads the object's
+// fields, lets manifest/validate.h judge them and writes the canonical form back.
 #include <fmt/format.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <numeric>
@@ -80,8 +80,7 @@ void CheckParallelTopology(nb::handle self) {
   const manifest::ParallelTopology made =
       ValueOrThrow(manifest::MakeTopology(std::move(fields), std::move(topology_id)));
   SetTuple(self, N().participants);
-  Set(self, N().participants,
-      SortedItems(nb::borrow<nb::tuple>(Get(self, N().participants)), ids));
+  Set(self, N().participants, SortedItems(nb::borrow<nb::tuple>(Get(self, N().participants)), ids));
   if (Get(self, N().topology_id).is_none()) Set(self, N().topology_id, ToStr(made.topology_id));
 }
 
@@ -143,14 +142,13 @@ void ValidateFragmentGeometry(nb::handle tensor, nb::handle fragment_id, nb::han
                               nb::handle local_shape, nb::handle nbytes) {
   if (!Classes().tensor_descriptor.IsInstance(tensor)) Refuse("tensor must be a TensorDescriptor");
   ThrowIfError(manifest::ValidateFragmentGeometry(
-      ReadTensor(tensor), Text(fragment_id, "fragment_id"),
-      Ints(global_offset, "global_offset", 0), Ints(local_shape, "local_shape", 1),
-      U64(nbytes, "nbytes", 1)));
+      ReadTensor(tensor), Text(fragment_id, "fragment_id"), Ints(global_offset, "global_offset", 0),
+      Ints(local_shape, "local_shape", 1), U64(nbytes, "nbytes", 1)));
 }
 
 nb::tuple CanonicalStridesBytes(nb::handle shape, nb::handle itemsize) {
-  return ToTuple(ValueOrThrow(manifest::CanonicalStridesBytes(Ints(shape, "shape", 0),
-                                                              Int(itemsize, "itemsize", 1))));
+  return ToTuple(ValueOrThrow(
+      manifest::CanonicalStridesBytes(Ints(shape, "shape", 0), Int(itemsize, "itemsize", 1))));
 }
 
 nb::tuple RequireItems(nb::handle value, const std::string& name, nb::handle item_type) {
@@ -159,8 +157,8 @@ nb::tuple RequireItems(nb::handle value, const std::string& name, nb::handle ite
     const int answer = PyObject_IsInstance(item.ptr(), item_type.ptr());
     if (answer < 0) throw nb::python_error();
     if (answer == 1) continue;
-    Refuse(fmt::format("{} must contain {}", name,
-                       nb::cast<std::string>(item_type.attr("__name__"))));
+    Refuse(
+        fmt::format("{} must contain {}", name, nb::cast<std::string>(item_type.attr("__name__"))));
   }
   return items;
 }
@@ -177,22 +175,21 @@ void RequireSha256Digest(nb::handle value, const std::string& name) {
 }  // namespace
 
 void BindChecks(nb::module_& m) {
-  m.def("check_parallel_rank", &CheckParallelRank, nb::arg("self"));
-  m.def("check_axis", &CheckAxis, nb::arg("self"));
-  m.def("check_tensor_descriptor", &CheckTensorDescriptor, nb::arg("self"));
-  m.def("check_topology_participant", &CheckTopologyParticipant, nb::arg("self"));
-  m.def("check_parallel_topology", &CheckParallelTopology, nb::arg("self"));
-  m.def("check_placement_fragment", &CheckPlacementFragment, nb::arg("self"));
-  m.def("check_stored_fragment", &CheckStoredFragment, nb::arg("self"));
-  m.def("check_stored_manifest_identity", &CheckStoredManifestIdentity, nb::arg("self"));
-  m.def("check_runtime_binding_fragment", &CheckRuntimeFragment, nb::arg("self"));
-  m.def("check_placement_part", &CheckPlacementPart, nb::arg("self"));
-  m.def("validate_fragment_geometry", &ValidateFragmentGeometry, nb::arg("tensor"),
-        nb::arg("fragment_id"), nb::arg("global_offset"), nb::arg("local_shape"),
-        nb::arg("nbytes"));
-  m.def("canonical_strides_bytes", &CanonicalStridesBytes, nb::arg("shape"), nb::arg("itemsize"));
-  m.def("require_items", &RequireItems, nb::arg("value"), nb::arg("name"), nb::arg("item_type"));
-  m.def("require_sha256_digest", &RequireSha256Digest, nb::arg("value"), nb::arg("name"));
+  m.def("check_parallel_rank", &CheckParallelRank, AnyArg("value"));
+  m.def("check_axis", &CheckAxis, AnyArg("value"));
+  m.def("check_tensor_descriptor", &CheckTensorDescriptor, AnyArg("value"));
+  m.def("check_topology_participant", &CheckTopologyParticipant, AnyArg("value"));
+  m.def("check_parallel_topology", &CheckParallelTopology, AnyArg("value"));
+  m.def("check_placement_fragment", &CheckPlacementFragment, AnyArg("value"));
+  m.def("check_stored_fragment", &CheckStoredFragment, AnyArg("value"));
+  m.def("check_stored_manifest_identity", &CheckStoredManifestIdentity, AnyArg("value"));
+  m.def("check_runtime_binding_fragment", &CheckRuntimeFragment, AnyArg("value"));
+  m.def("check_placement_part", &CheckPlacementPart, AnyArg("value"));
+  m.def("validate_fragment_geometry", &ValidateFragmentGeometry, AnyArg("tensor"),
+        AnyArg("fragment_id"), AnyArg("global_offset"), AnyArg("local_shape"), AnyArg("nbytes"));
+  m.def("canonical_strides_bytes", &CanonicalStridesBytes, AnyArg("shape"), AnyArg("itemsize"));
+  m.def("require_items", &RequireItems, AnyArg("value"), nb::arg("name"), AnyArg("item_type"));
+  m.def("require_sha256_digest", &RequireSha256Digest, AnyArg("value"), nb::arg("name"));
 }
 
 }  // namespace mooncake::python

@@ -1,7 +1,6 @@
 // Placements from columns: no Python object a fragment, and no GIL once the columns are read.
-#include <nanobind/nanobind.h>
-
 #include <fmt/format.h>
+#include <nanobind/nanobind.h>
 
 #include <algorithm>
 #include <cstring>
@@ -43,17 +42,28 @@ void Widen(const void* data, size_t count, const char* name, Column& column) {
 // False when `format` is not a native integer type.
 bool WidenFormat(char format, const void* data, size_t count, const char* name, Column& column) {
   switch (format) {
-    case 'b': return Widen<signed char>(data, count, name, column), true;
-    case 'B': return Widen<unsigned char>(data, count, name, column), true;
-    case 'h': return Widen<short>(data, count, name, column), true;
-    case 'H': return Widen<unsigned short>(data, count, name, column), true;
-    case 'i': return Widen<int>(data, count, name, column), true;
-    case 'I': return Widen<unsigned>(data, count, name, column), true;
-    case 'l': return Widen<long>(data, count, name, column), true;
-    case 'L': return Widen<unsigned long>(data, count, name, column), true;
-    case 'q': return Widen<long long>(data, count, name, column), true;
-    case 'Q': return Widen<unsigned long long>(data, count, name, column), true;
-    default: return false;
+    case 'b':
+      return Widen<signed char>(data, count, name, column), true;
+    case 'B':
+      return Widen<unsigned char>(data, count, name, column), true;
+    case 'h':
+      return Widen<short>(data, count, name, column), true;
+    case 'H':
+      return Widen<unsigned short>(data, count, name, column), true;
+    case 'i':
+      return Widen<int>(data, count, name, column), true;
+    case 'I':
+      return Widen<unsigned>(data, count, name, column), true;
+    case 'l':
+      return Widen<long>(data, count, name, column), true;
+    case 'L':
+      return Widen<unsigned long>(data, count, name, column), true;
+    case 'q':
+      return Widen<long long>(data, count, name, column), true;
+    case 'Q':
+      return Widen<unsigned long long>(data, count, name, column), true;
+    default:
+      return false;
   }
 }
 
@@ -79,11 +89,12 @@ Column ReadColumn(nb::handle value, const char* name) {
   const size_t letter = format.size() == 2 && std::strchr("@=<", format[0]) != nullptr ? 1 : 0;
   Column column;
   if (buffer.ndim != 1 || format.size() != letter + 1 ||
-      !WidenFormat(format[letter], buffer.buf,
-                   static_cast<size_t>(buffer.len / buffer.itemsize), name, column)) {
-    Refuse(fmt::format("{} must be one-dimensional and of an integer type, got {} dimensions of "
-                       "format {}",
-                       name, buffer.ndim, format));
+      !WidenFormat(format[letter], buffer.buf, static_cast<size_t>(buffer.len / buffer.itemsize),
+                   name, column)) {
+    Refuse(
+        fmt::format("{} must be one-dimensional and of an integer type, got {} dimensions of "
+                    "format {}",
+                    name, buffer.ndim, format));
   }
   return column;
 }
@@ -137,8 +148,8 @@ manifest::TensorDescriptor ReadKind(nb::handle kind) {
   tensor.dtype = Text(Get(kind, N().dtype), "dtype");
   tensor.itemsize = Int(Get(kind, N().itemsize), "itemsize", 1);
   tensor.layout_fingerprint = Text(Get(kind, N().layout_fingerprint), "layout_fingerprint");
-  for (nb::handle axis : AsTuple(Get(kind, N().parallel_axes), "parallel_axes",
-                                 "must be a sequence")) {
+  for (nb::handle axis :
+       AsTuple(Get(kind, N().parallel_axes), "parallel_axes", "must be a sequence")) {
     tensor.parallel_axes.push_back(ReadAxis(axis));
     const manifest::ParallelAxis& read = tensor.parallel_axes.back();
     if (read.semantics == manifest::AxisSemantics::kSplit) tensor.shard_dims.push_back(read.dim);
@@ -227,8 +238,10 @@ Result<std::vector<manifest::PlacementFragment>> MakeFragments(
     uint64_t nbytes = static_cast<uint64_t>(tensor.itemsize);
     for (const int64_t extent : shape) {
       if (extent < 1) {
-        return InvalidArgument(fmt::format("local_shape must be at least 1, got {} in a fragment "
-                                           "of {}", extent, tensor.tensor_id));
+        return InvalidArgument(
+            fmt::format("local_shape must be at least 1, got {} in a fragment "
+                        "of {}",
+                        extent, tensor.tensor_id));
       }
       if (__builtin_mul_overflow(nbytes, static_cast<uint64_t>(extent), &nbytes)) {
         return InvalidArgument(fmt::format(
@@ -301,9 +314,9 @@ PlacementHandle PlacementFromColumns(nb::handle resource_id, nb::handle revision
 }  // namespace
 
 void BindColumns(nb::module_& m) {
-  m.def("placement_from_columns", &PlacementFromColumns, nb::arg("resource_id"),
-        nb::arg("revision"), nb::arg("weight_generation"), nb::arg("placement_set_id"),
-        nb::arg("topology"), nb::arg("tensors"), nb::arg("fragments"));
+  m.def("placement_from_columns", &PlacementFromColumns, AnyArg("resource_id"), AnyArg("revision"),
+        AnyArg("weight_generation"), AnyArg("placement_set_id"), AnyArg("topology"),
+        AnyArg("tensors"), AnyArg("fragments"));
 }
 
 }  // namespace mooncake::python

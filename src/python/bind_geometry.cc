@@ -1,7 +1,6 @@
 // The public geometry face: boxes as (offset, shape) pairs or as objects that cover one.
-#include <nanobind/nanobind.h>
-
 #include <fmt/format.h>
+#include <nanobind/nanobind.h>
 
 #include <utility>
 #include <vector>
@@ -104,11 +103,11 @@ bool BoxesExactlyCover(nb::handle container_offset, nb::handle container_shape, 
 }  // namespace
 
 void BindGeometry(nb::module_& m) {
-  m.def("box_contains", &BoxContains, nb::arg("outer_offset"), nb::arg("outer_shape"),
-        nb::arg("inner_offset"), nb::arg("inner_shape"));
-  m.def("boxes_overlap", &BoxesOverlap, nb::arg("boxes"), nb::arg("pairwise_budget"));
-  m.def("boxes_exactly_cover", &BoxesExactlyCover, nb::arg("container_offset"),
-        nb::arg("container_shape"), nb::arg("boxes"), nb::arg("pairwise_budget"));
+  m.def("box_contains", &BoxContains, AnyArg("outer_offset"), AnyArg("outer_shape"),
+        AnyArg("inner_offset"), AnyArg("inner_shape"));
+  m.def("boxes_overlap", &BoxesOverlap, AnyArg("boxes"), nb::arg("pairwise_budget"));
+  m.def("boxes_exactly_cover", &BoxesExactlyCover, AnyArg("container_offset"),
+        AnyArg("container_shape"), AnyArg("boxes"), nb::arg("pairwise_budget"));
 }
 
 }  // namespace mooncake::python

@@ -42,8 +42,7 @@ class Originals {
     PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(sorted.size()));
     if (tuple == nullptr) throw nb::python_error();
     for (size_t i = 0; i < sorted.size(); ++i) {
-      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i),
-                       by_id_.at(sorted[i].*id).inc_ref().ptr());
+      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), by_id_.at(sorted[i].*id).inc_ref().ptr());
     }
     return nb::steal<nb::tuple>(tuple);
   }
@@ -90,12 +89,12 @@ nb::tuple MakePlacement(nb::handle resource_id, nb::handle revision, nb::handle 
     alive.push_back(tensors);
     alive.push_back(fragments);
   }
-  manifest::PlacementPtr made = ValueOrThrow(
-      WithoutGil([&fields] { return manifest::MakePlacement(std::move(fields)); }));
+  manifest::PlacementPtr made =
+      ValueOrThrow(WithoutGil([&fields] { return manifest::MakePlacement(std::move(fields)); }));
   nb::tuple made_parts = part_objects.In(made->parts, &manifest::PlacementPart::participant_id);
   nb::tuple tensors = tensor_objects.In(made->tensors, &manifest::TensorDescriptor::tensor_id);
-  nb::tuple fragments = fragment_objects.In(made->fragments,
-                                            &manifest::PlacementFragment::placement_fragment_id);
+  nb::tuple fragments =
+      fragment_objects.In(made->fragments, &manifest::PlacementFragment::placement_fragment_id);
   return nb::make_tuple(PlacementHandle{std::move(made)}, made_parts, tensors, fragments);
 }
 
@@ -105,8 +104,7 @@ nb::tuple MakePlacementFromFragments(nb::handle resource_id, nb::handle revision
                                      nb::handle placement_id) {
   manifest::FragmentInventory fields;
   Originals tensor_objects, fragment_objects;
-  const nb::tuple given_tensors =
-      Items(tensors, "placement tensors", Classes().tensor_descriptor);
+  const nb::tuple given_tensors = Items(tensors, "placement tensors", Classes().tensor_descriptor);
   const nb::tuple given_fragments =
       Items(fragments, "placement fragments", Classes().placement_fragment);
   fields.tensors.reserve(given_tensors.size());
@@ -127,10 +125,9 @@ nb::tuple MakePlacementFromFragments(nb::handle resource_id, nb::handle revision
   fields.placement_id = OptionalText(placement_id, "placement_id");
   manifest::PlacementPtr made = ValueOrThrow(
       WithoutGil([&fields] { return manifest::PlacementFromFragments(std::move(fields)); }));
-  nb::tuple made_tensors =
-      tensor_objects.In(made->tensors, &manifest::TensorDescriptor::tensor_id);
-  nb::tuple made_fragments = fragment_objects.In(
-      made->fragments, &manifest::PlacementFragment::placement_fragment_id);
+  nb::tuple made_tensors = tensor_objects.In(made->tensors, &manifest::TensorDescriptor::tensor_id);
+  nb::tuple made_fragments =
+      fragment_objects.In(made->fragments, &manifest::PlacementFragment::placement_fragment_id);
   return nb::make_tuple(PlacementHandle{std::move(made)}, made_tensors, made_fragments);
 }
 
@@ -187,41 +184,54 @@ void BindPlacement(nb::module_& m) {
       .def_prop_ro("tensor_count", [](Self self) { return self.value->tensors.size(); })
       .def_prop_ro("fragment_count", [](Self self) { return self.value->fragments.size(); })
       .def("topology", [](Self self) { return Maker().Topology(self.value->topology); })
-      .def("tensors",
-           [](Self self, size_t begin, size_t end) {
-             return Tensors(Range(self.value->tensors, begin, end));
-           })
-      .def("fragments",
-           [](Self self, size_t begin, size_t end) {
-             return Fragments(Range(self.value->fragments, begin, end));
-           })
-      .def("part", &PartFields)
-      .def("part_tensor_count",
-           [](Self self, size_t part) { return PartOf(self, part).tensors.size(); })
-      .def("part_fragment_count",
-           [](Self self, size_t part) { return PartOf(self, part).fragments.size(); })
-      .def("part_tensors",
-           [](Self self, size_t part, size_t begin, size_t end) {
-             return Tensors(Range(PartOf(self, part).tensors, begin, end));
-           })
-      .def("part_fragments",
-           [](Self self, size_t part, size_t begin, size_t end) {
-             return Fragments(Range(PartOf(self, part).fragments, begin, end));
-           })
+      .def(
+          "tensors",
+          [](Self self, size_t begin, size_t end) {
+            return Tensors(Range(self.value->tensors, begin, end));
+          },
+          nb::arg("begin"), nb::arg("end"))
+      .def(
+          "fragments",
+          [](Self self, size_t begin, size_t end) {
+            return Fragments(Range(self.value->fragments, begin, end));
+          },
+          nb::arg("begin"), nb::arg("end"))
+      .def("part", &PartFields, nb::arg("index"))
+      .def(
+          "part_tensor_count",
+          [](Self self, size_t part) { return PartOf(self, part).tensors.size(); }, nb::arg("part"))
+      .def(
+          "part_fragment_count",
+          [](Self self, size_t part) { return PartOf(self, part).fragments.size(); },
+          nb::arg("part"))
+      .def(
+          "part_tensors",
+          [](Self self, size_t part, size_t begin, size_t end) {
+            return Tensors(Range(PartOf(self, part).tensors, begin, end));
+          },
+          nb::arg("part"), nb::arg("begin"), nb::arg("end"))
+      .def(
+          "part_fragments",
+          [](Self self, size_t part, size_t begin, size_t end) {
+            return Fragments(Range(PartOf(self, part).fragments, begin, end));
+          },
+          nb::arg("part"), nb::arg("begin"), nb::arg("end"))
       .def("to_json",
            [](Self self) {
              return ToStr(WithoutGil([&] { return manifest::PlacementToJson(*self.value); }));
            })
-      .def("__eq__", [](Self self, const PlacementHandle& other) {
-        return self.value == other.value || *self.value == *other.value;
-      });
-  m.def("make_placement", &MakePlacement, nb::arg("resource_id"), nb::arg("revision"),
-        nb::arg("weight_generation"), nb::arg("placement_set_id"), nb::arg("topology"),
-        nb::arg("parts"), nb::arg("placement_id").none());
-  m.def("make_placement_from_fragments", &MakePlacementFromFragments, nb::arg("resource_id"),
-        nb::arg("revision"), nb::arg("weight_generation"), nb::arg("placement_set_id"),
-        nb::arg("topology"), nb::arg("tensors"), nb::arg("fragments"),
-        nb::arg("placement_id").none());
+      .def(
+          "__eq__",
+          [](Self self, const PlacementHandle& other) {
+            return self.value == other.value || *self.value == *other.value;
+          },
+          nb::sig("def __eq__(self, other: object, /) -> bool"));
+  m.def("make_placement", &MakePlacement, AnyArg("resource_id"), AnyArg("revision"),
+        AnyArg("weight_generation"), AnyArg("placement_set_id"), AnyArg("topology"),
+        AnyArg("parts"), AnyArg("placement_id"));
+  m.def("make_placement_from_fragments", &MakePlacementFromFragments, AnyArg("resource_id"),
+        AnyArg("revision"), AnyArg("weight_generation"), AnyArg("placement_set_id"),
+        AnyArg("topology"), AnyArg("tensors"), AnyArg("fragments"), AnyArg("placement_id"));
   m.def(
       "placement_from_json",
       [](nb::str json) {
@@ -276,22 +286,29 @@ void BindStoredManifest(nb::module_& m) {
       .def_prop_ro("tensor_count", [](Self self) { return self.value->tensors.size(); })
       .def_prop_ro("fragment_count", [](Self self) { return self.value->fragments.size(); })
       .def("fields", &StoredManifestFields)
-      .def("tensors",
-           [](Self self, size_t begin, size_t end) {
-             return Tensors(Range(self.value->tensors, begin, end));
-           })
-      .def("fragments",
-           [](Self self, size_t begin, size_t end) {
-             return Fragments(Range(self.value->fragments, begin, end));
-           })
+      .def(
+          "tensors",
+          [](Self self, size_t begin, size_t end) {
+            return Tensors(Range(self.value->tensors, begin, end));
+          },
+          nb::arg("begin"), nb::arg("end"))
+      .def(
+          "fragments",
+          [](Self self, size_t begin, size_t end) {
+            return Fragments(Range(self.value->fragments, begin, end));
+          },
+          nb::arg("begin"), nb::arg("end"))
       .def("to_json",
            [](Self self) {
              return ToStr(WithoutGil([&] { return manifest::StoredManifestToJson(*self.value); }));
            })
-      .def("__eq__", [](Self self, const StoredManifestHandle& other) {
-        return self.value == other.value || *self.value == *other.value;
-      });
-  m.def("make_stored_manifest", &MakeStoredManifest, nb::arg("self"));
+      .def(
+          "__eq__",
+          [](Self self, const StoredManifestHandle& other) {
+            return self.value == other.value || *self.value == *other.value;
+          },
+          nb::sig("def __eq__(self, other: object, /) -> bool"));
+  m.def("make_stored_manifest", &MakeStoredManifest, AnyArg("value"));
   m.def(
       "stored_manifest_from_json",
       [](nb::str json) {
@@ -329,14 +346,14 @@ RuntimeBindingHandle MakeRuntimeBinding(nb::handle self) {
 
 void BindRuntimeBinding(nb::module_& m) {
   nb::class_<RuntimeBindingHandle>(m, "RuntimeBinding");
-  m.def("make_runtime_binding", &MakeRuntimeBinding, nb::arg("self"));
+  m.def("make_runtime_binding", &MakeRuntimeBinding, AnyArg("value"));
   m.def(
       "validate_runtime_binding",
       [](nb::handle placement, nb::handle binding) {
-        ThrowIfError(manifest::ValidateRuntimeBinding(*PlacementOf(placement),
-                                                      *RuntimeBindingOf(binding)));
+        ThrowIfError(
+            manifest::ValidateRuntimeBinding(*PlacementOf(placement), *RuntimeBindingOf(binding)));
       },
-      nb::arg("placement"), nb::arg("binding"));
+      AnyArg("placement"), AnyArg("binding"));
   m.def(
       "validate_runtime_bindings",
       [](nb::handle placement, nb::tuple bindings) {
@@ -344,7 +361,7 @@ void BindRuntimeBinding(nb::module_& m) {
         for (nb::handle binding : bindings) values.push_back(RuntimeBindingOf(binding));
         ThrowIfError(manifest::ValidateRuntimeBindings(*PlacementOf(placement), values));
       },
-      nb::arg("placement"), nb::arg("bindings"));
+      AnyArg("placement"), nb::arg("bindings"));
 }
 
 }  // namespace

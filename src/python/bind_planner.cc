@@ -1,9 +1,8 @@
 // Transfer regions and logical plans.
+#include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
-
-#include <fmt/format.h>
 
 #include <optional>
 #include <string>
@@ -31,8 +30,8 @@ using reshard::PlanSide;
 
 uint64_t ReadLimit(nb::handle self, PyObject* field, const char* name) {
   const nb::object value = Get(self, field);
-  if (!PyLong_CheckExact(value.ptr()) || PyObject_RichCompareBool(value.ptr(), nb::int_(0).ptr(),
-                                                                  Py_GT) != 1) {
+  if (!PyLong_CheckExact(value.ptr()) ||
+      PyObject_RichCompareBool(value.ptr(), nb::int_(0).ptr(), Py_GT) != 1) {
     Refuse(fmt::format("planning limit {} must be a positive integer", name));
   }
   // No plan comes near 2^64 of anything: larger limits mean the same.
@@ -45,8 +44,7 @@ uint64_t ReadLimit(nb::handle self, PyObject* field, const char* name) {
 }
 
 reshard::PlanningLimits ReadLimits(nb::handle self) {
-  return {.max_transfer_regions =
-              ReadLimit(self, N().max_transfer_regions, "max_transfer_regions"),
+  return {.max_transfer_regions = ReadLimit(self, N().max_transfer_regions, "max_transfer_regions"),
           .max_segments_per_region =
               ReadLimit(self, N().max_segments_per_region, "max_segments_per_region"),
           .max_total_lowered_segments =
@@ -220,10 +218,8 @@ LogicalPlanHandle MakeLogicalPlan(nb::handle self) {
     Refuse("planning_limits must be PlanningLimits");
   }
   fields.planning_limits = ReadLimits(limits);
-  fields.source_tensors =
-      ReadCatalog(self, N().source_tensors, "logical plan source_tensors");
-  fields.target_tensors =
-      ReadCatalog(self, N().target_tensors, "logical plan target_tensors");
+  fields.source_tensors = ReadCatalog(self, N().source_tensors, "logical plan source_tensors");
+  fields.target_tensors = ReadCatalog(self, N().target_tensors, "logical plan target_tensors");
   const nb::tuple operations =
       Items(Get(self, N().operations), "logical plan operations", Classes().transfer_region);
   fields.operations.reserve(operations.size());
@@ -325,10 +321,11 @@ bool SameValue(const auto& a, const auto& b) {
 }
 
 bool SamePlan(const reshard::LogicalPlan& a, const reshard::LogicalPlan& b) {
-  const auto same = [](auto x, auto y) { return std::equal(x.begin(), x.end(), y.begin(), y.end()); };
+  const auto same = [](auto x, auto y) {
+    return std::equal(x.begin(), x.end(), y.begin(), y.end());
+  };
   if (a.limits() != b.limits() || a.local_target_part() != b.local_target_part() ||
-      !same(a.operations(), b.operations()) ||
-      !same(a.source_executors(), b.source_executors()) ||
+      !same(a.operations(), b.operations()) || !same(a.source_executors(), b.source_executors()) ||
       !same(a.target_executors(), b.target_executors()) ||
       !SameValue(a.source_placement(), b.source_placement()) ||
       !SameValue(a.source_manifest(), b.source_manifest()) ||
@@ -369,56 +366,75 @@ void BindLogicalPlan(nb::module_& m) {
                    [](Self self) { return self.value->source_tensors().size(); })
       .def_prop_ro("target_tensor_count",
                    [](Self self) { return self.value->target_tensors().size(); })
-      .def("source_tensors",
-           [](Self self, size_t begin, size_t end) {
-             return Catalog(self.value->source_tensors(), begin, end);
-           })
-      .def("target_tensors",
-           [](Self self, size_t begin, size_t end) {
-             return Catalog(self.value->target_tensors(), begin, end);
-           })
-      .def("operations",
-           [](Self self, size_t begin, size_t end, nb::handle sources, nb::handle targets) {
-             if (begin > end || end > self.value->operations().size()) throw nb::index_error();
-             nb::list made;
-             for (size_t i = begin; i < end; ++i) {
-               made.append(RegionToPython(*self.value, i, sources, targets));
-             }
-             return made;
-           })
+      .def(
+          "source_tensors",
+          [](Self self, size_t begin, size_t end) {
+            return Catalog(self.value->source_tensors(), begin, end);
+          },
+          nb::arg("begin"), nb::arg("end"))
+      .def(
+          "target_tensors",
+          [](Self self, size_t begin, size_t end) {
+            return Catalog(self.value->target_tensors(), begin, end);
+          },
+          nb::arg("begin"), nb::arg("end"))
+      .def(
+          "operations",
+          [](Self self, size_t begin, size_t end, nb::handle sources, nb::handle targets) {
+            if (begin > end || end > self.value->operations().size()) throw nb::index_error();
+            nb::list made;
+            for (size_t i = begin; i < end; ++i) {
+              made.append(RegionToPython(*self.value, i, sources, targets));
+            }
+            return made;
+          },
+          nb::arg("begin"), nb::arg("end"), nb::arg("sources"), nb::arg("targets"))
       .def("pipeline_routes", [](Self self) { return RouteTuples(*self.value); })
-      .def("executor_count",
-           [](Self self, const std::string& side) {
-             return ExecutorsOn(*self.value, SideOf(side)).size();
-           })
-      .def("executor_participant",
-           [](Self self, const std::string& side, size_t index) {
-             return ToStr(ExecutorPart(*self.value, SideOf(side), index).participant_id);
-           })
-      .def("executor_fragment_count",
-           [](Self self, const std::string& side, size_t index) {
-             return ExecutorPart(*self.value, SideOf(side), index).fragments.size();
-           })
-      .def("executor_fragment_ids",
-           [](Self self, const std::string& side, size_t index, size_t begin, size_t end) {
-             const auto& fragments = ExecutorPart(*self.value, SideOf(side), index).fragments;
-             if (begin > end || end > fragments.size()) throw nb::index_error();
-             nb::list ids;
-             for (size_t i = begin; i < end; ++i) {
-               ids.append(ToStr(fragments[i].placement_fragment_id));
-             }
-             return ids;
-           })
-      .def("operation_indices",
-           [](Self self, const std::string& side, size_t index) {
-             const auto lists = reshard::OperationsByExecutor(*self.value, SideOf(side));
-             if (index + 1 >= lists.begins.size()) throw nb::index_error();
-             return IndexTuple(lists.of(index));
-           })
-      .def("__eq__", [](Self self, const LogicalPlanHandle& other) {
-        return self.value == other.value || SamePlan(*self.value, *other.value);
-      });
-  m.def("make_logical_plan", &MakeLogicalPlan, nb::arg("self"));
+      .def(
+          "executor_count",
+          [](Self self, const std::string& side) {
+            return ExecutorsOn(*self.value, SideOf(side)).size();
+          },
+          nb::arg("side"))
+      .def(
+          "executor_participant",
+          [](Self self, const std::string& side, size_t index) {
+            return ToStr(ExecutorPart(*self.value, SideOf(side), index).participant_id);
+          },
+          nb::arg("side"), nb::arg("index"))
+      .def(
+          "executor_fragment_count",
+          [](Self self, const std::string& side, size_t index) {
+            return ExecutorPart(*self.value, SideOf(side), index).fragments.size();
+          },
+          nb::arg("side"), nb::arg("index"))
+      .def(
+          "executor_fragment_ids",
+          [](Self self, const std::string& side, size_t index, size_t begin, size_t end) {
+            const auto& fragments = ExecutorPart(*self.value, SideOf(side), index).fragments;
+            if (begin > end || end > fragments.size()) throw nb::index_error();
+            nb::list ids;
+            for (size_t i = begin; i < end; ++i) {
+              ids.append(ToStr(fragments[i].placement_fragment_id));
+            }
+            return ids;
+          },
+          nb::arg("side"), nb::arg("index"), nb::arg("begin"), nb::arg("end"))
+      .def(
+          "operation_indices",
+          [](Self self, const std::string& side, size_t index) {
+            const auto lists = reshard::OperationsByExecutor(*self.value, SideOf(side));
+            if (index + 1 >= lists.begins.size()) throw nb::index_error();
+            return IndexTuple(lists.of(index));
+          },
+          nb::arg("side"), nb::arg("index"))
+      .def(
+          "__eq__",
+          [](Self self, const LogicalPlanHandle& other) {
+            return self.value == other.value || SamePlan(*self.value, *other.value);
+          },
+          nb::sig("def __eq__(self, other: object, /) -> bool"));
+  m.def("make_logical_plan", &MakeLogicalPlan, AnyArg("value"));
 }
 
 // ---- planning -----------------------------------------------------------------------------------
@@ -471,18 +487,19 @@ LogicalPlanHandle PlanStoredToLocalTarget(nb::handle source, nb::handle target,
 }  // namespace
 
 void BindPlanner(nb::module_& m) {
-  m.def("check_planning_limits", [](nb::handle self) { ReadLimits(self); }, nb::arg("self"));
-  m.def("check_transfer_region", &CheckTransferRegion, nb::arg("self"));
-  m.def("check_transfer_region_bounds", &CheckTransferRegionBounds, nb::arg("self"));
-  m.def("check_pipeline_route_group", &CheckPipelineRouteGroup, nb::arg("self"));
-  m.def("check_placement_executor", &CheckPlacementExecutor, nb::arg("self"));
+  m.def(
+      "check_planning_limits", [](nb::handle self) { ReadLimits(self); }, AnyArg("value"));
+  m.def("check_transfer_region", &CheckTransferRegion, AnyArg("value"));
+  m.def("check_transfer_region_bounds", &CheckTransferRegionBounds, AnyArg("value"));
+  m.def("check_pipeline_route_group", &CheckPipelineRouteGroup, AnyArg("value"));
+  m.def("check_placement_executor", &CheckPlacementExecutor, AnyArg("value"));
   BindLogicalPlan(m);
-  m.def("plan_placement", &PlanPlacement, nb::arg("source"), nb::arg("target"), nb::arg("limits"));
-  m.def("plan_placement_to_local_target", &PlanPlacementToLocalTarget, nb::arg("source"),
-        nb::arg("target"), nb::arg("participant_id").none(), nb::arg("limits"));
-  m.def("plan_stored", &PlanStored, nb::arg("source"), nb::arg("target"), nb::arg("limits"));
-  m.def("plan_stored_to_local_target", &PlanStoredToLocalTarget, nb::arg("source"),
-        nb::arg("target"), nb::arg("participant_id").none(), nb::arg("limits"));
+  m.def("plan_placement", &PlanPlacement, AnyArg("source"), AnyArg("target"), AnyArg("limits"));
+  m.def("plan_placement_to_local_target", &PlanPlacementToLocalTarget, AnyArg("source"),
+        AnyArg("target"), AnyArg("participant_id"), AnyArg("limits"));
+  m.def("plan_stored", &PlanStored, AnyArg("source"), AnyArg("target"), AnyArg("limits"));
+  m.def("plan_stored_to_local_target", &PlanStoredToLocalTarget, AnyArg("source"), AnyArg("target"),
+        AnyArg("participant_id"), AnyArg("limits"));
 }
 
 }  // namespace mooncake::python

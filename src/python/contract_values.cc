@@ -57,8 +57,8 @@ manifest::TensorDescriptor ReadTensor(nb::handle object) {
   tensor.dtype = Text(Get(object, N().dtype), "dtype");
   tensor.itemsize = Int(Get(object, N().itemsize), "itemsize", 1);
   tensor.shard_dims = Ints(Get(object, N().shard_dims), "shard_dims", 0);
-  const nb::tuple axes =
-      AsTuple(Get(object, N().parallel_axes), "TensorDescriptor parallel_axes", "must be a sequence");
+  const nb::tuple axes = AsTuple(Get(object, N().parallel_axes), "TensorDescriptor parallel_axes",
+                                 "must be a sequence");
   for (nb::handle axis : axes) tensor.parallel_axes.push_back(ReadAxis(axis));
   tensor.layer_id = OptionalInt(Get(object, N().layer_id), "layer_id", 0);
   tensor.expert_id = OptionalInt(Get(object, N().expert_id), "expert_id", 0);
@@ -184,8 +184,8 @@ manifest::PlacementPart ReadPart(nb::handle object) {
   part.topology_id = Text(Get(object, N().topology_id), "topology_id");
   part.participant_id = Text(Get(object, N().participant_id), "participant_id");
   part.rank = ReadRankField(object, "placement part rank");
-  const nb::tuple tensors = Items(Get(object, N().tensors), "WeightPlacementPart tensors",
-                                  Classes().tensor_descriptor);
+  const nb::tuple tensors =
+      Items(Get(object, N().tensors), "WeightPlacementPart tensors", Classes().tensor_descriptor);
   part.tensors.reserve(tensors.size());
   for (nb::handle tensor : tensors) part.tensors.push_back(ReadTensor(tensor));
   const nb::tuple fragments = Items(Get(object, N().fragments), "WeightPlacementPart fragments",

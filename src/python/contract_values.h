@@ -1,8 +1,8 @@
 // The small dataclasses of the Python face and their C++ structs, in both directions.
 //
-// Read... takes an object whose class was checked, reads its fields strictly and returns them as they
-// are: not yet checked by manifest/validate.h, not yet canonical. A Maker builds objects from values
-// that were checked, without running constructors. The GIL is held throughout.
+// Read... takes an object whose class was checked, reads its fields strictly and returns them as
+// they are: not yet checked by manifest/validate.h, not yet canonical. A Maker builds objects from
+// values that were checked, without running constructors. The GIL is held throughout.
 #pragma once
 
 #include <nanobind/nanobind.h>

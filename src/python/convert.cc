@@ -9,9 +9,9 @@ namespace mooncake::python {
 const Names& N() {
   static const Names names = [] {
     Names made;
-#define MOONCAKE_INTERN_NAME(name) made.name = PyUnicode_InternFromString(#name);
-    MOONCAKE_NAMES(MOONCAKE_INTERN_NAME)
-#undef MOONCAKE_INTERN_NAME
+#define MOONCAKE_NAME(name) made.name = PyUnicode_InternFromString(#name);
+#include "python/attribute_names.inc"
+#undef MOONCAKE_NAME
     made.namespace_name = PyUnicode_InternFromString("namespace");
     return made;
   }();

@@ -17,31 +17,12 @@ namespace mooncake::python {
 
 namespace nb = nanobind;
 
-// Attribute names, interned once. One list, so that a misspelt name does not compile.
-#define MOONCAKE_NAMES(X)                                                                        \
-  X(_handle) X(address) X(aliases) X(alias_group_of) X(alias_groups) X(content_sha256)           \
-  X(created_at) X(device) X(dim) X(dp) X(dp_size) X(dtype) X(endpoint) X(ep) X(ep_size)          \
-  X(expert_id) X(expert_ids) X(fragment_id) X(fragments) X(generation) X(global_offset)          \
-  X(global_shape) X(group_id) X(inner_bytes) X(instance_id) X(itemsize) X(kind) X(kind_of)       \
-  X(kinds) X(layer_id) X(layer_ids) X(layout_fingerprint) X(lease_id) X(local_shape)             \
-  X(manifest_key) X(max_segments_per_region) X(max_total_lowered_segments)                       \
-  X(max_transfer_regions) X(nbytes) X(object_key) X(object_offset) X(offsets)      \
-  X(operation_indices) X(operations) X(outer_loop_counts) X(overlap_offset) X(overlap_shape)     \
-  X(parallel_axes) X(participant_id) X(participant_of) X(participants) X(parts)                  \
-  X(pipeline_stage_id) X(pipeline_stage_ids) X(placement_digest) X(placement_fragment_id)        \
-  X(placement_fragment_ids) X(placement_id) X(placement_set_id) X(planning_limits) X(pp)         \
-  X(pp_size) X(rank) X(ranks) X(resource_id) X(revision) X(shapes) X(shard_dims) X(source)       \
-  X(source_base_offset) X(source_executors) X(source_manifest) X(source_pipeline_stage_id)       \
-  X(source_placement) X(source_pp) X(source_strides) X(source_tensors) X(storage_address)        \
-  X(storage_nbytes) X(storage_offset_bytes) X(strides_bytes) X(target) X(target_base_offset)     \
-  X(target_executors) X(target_pipeline_stage_id) X(target_placement) X(target_pp)               \
-  X(target_strides) X(target_tensors) X(tensor_id) X(tensor_ids) X(tensor_of) X(tensors)         \
-  X(topology) X(topology_id) X(tp) X(tp_size) X(weight_generation) X(worker_id)
-
+// Attribute names of the dataclasses, interned once. One list (attribute_names.inc), so that a
+// misspelt name does not compile.
 struct Names {
-#define MOONCAKE_DECLARE_NAME(name) PyObject* name;
-  MOONCAKE_NAMES(MOONCAKE_DECLARE_NAME)
-#undef MOONCAKE_DECLARE_NAME
+#define MOONCAKE_NAME(name) PyObject* name;
+#include "python/attribute_names.inc"
+#undef MOONCAKE_NAME
   PyObject* namespace_name;  // "namespace", a keyword of C++
 };
 const Names& N();
@@ -49,6 +30,9 @@ const Names& N();
 nb::object Get(nb::handle object, PyObject* name);
 // Into a frozen dataclass; skipped when it is the same object already.
 void Set(nb::handle object, PyObject* name, nb::handle value);
+
+// An argument that may be anything, None too: the function's own reading judges it.
+inline auto AnyArg(const char* name) { return nb::arg(name).none(); }
 
 // A class of the Python face, imported when first needed (the face imports this module first).
 class PyClass {

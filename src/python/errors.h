@@ -13,8 +13,8 @@ namespace mooncake::python {
 // ValueError.
 [[noreturn]] void Refuse(const std::string& message);
 
-// Of a contract or planner function: INVALID_ARGUMENT is a ValueError with the bare message; anything
-// else would be a fault of ours, RuntimeError.
+// Of a contract or planner function: INVALID_ARGUMENT is a ValueError with the bare message;
+// anything else would be a fault of ours, RuntimeError.
 [[noreturn]] void Throw(const Status& status);
 
 inline void ThrowIfError(const Status& status) {

@@ -1,7 +1,7 @@
 // The C++ values behind the big dataclasses of the Python face, which keep them as `_handle`.
 //
-// How other bindings get from a Python manifest to its C++ value and back. Nothing is copied. The GIL
-// is held throughout.
+// How other bindings get from a Python manifest to its C++ value and back. Nothing is copied. The
+// GIL is held throughout.
 #pragma once
 
 #include <nanobind/nanobind.h>

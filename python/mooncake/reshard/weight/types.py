@@ -12,6 +12,7 @@ from typing import Any, Literal, Optional, Union
 
 from mooncake import _core
 from mooncake.reshard.contracts import PlacementFragmentId, TensorId
+from mooncake.reshard.contracts import RuntimeBindingFragment as RuntimeBindingFragment
 
 ParallelAxisKind = Literal["dp", "pp", "ep", "tp"]
 SplitAxisKind = Literal["ep", "tp"]
