@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -31,7 +32,7 @@ class KindSet {
   void Add(AxisKind kind) { mask_ |= Bit(kind); }
   bool Contains(AxisKind kind) const { return (mask_ & Bit(kind)) != 0; }
   bool empty() const { return mask_ == 0; }
-  friend auto operator<=>(KindSet, KindSet) = default;
+  friend bool operator<(KindSet a, KindSet b) { return a.mask_ < b.mask_; }
 
   Coordinates Project(const ParallelRank& rank) const {
     Coordinates result{};
@@ -51,7 +52,9 @@ struct AxisSignature {
   KindSet owned;
   KindSet replicated;
   KindSet split;
-  friend auto operator<=>(const AxisSignature&, const AxisSignature&) = default;
+  friend bool operator<(const AxisSignature& a, const AxisSignature& b) {
+    return std::tie(a.owned, a.replicated, a.split) < std::tie(b.owned, b.replicated, b.split);
+  }
 
   static AxisSignature Of(const TensorDescriptor& tensor) {
     AxisSignature result;

@@ -49,6 +49,7 @@ TEST(UndeclaredAxes, AnUndeclaredAxisMustFollowADeclaredOne) {
   const std::vector<ParallelRank> grid = {
       {.tp = 0, .ep = 0}, {.tp = 0, .ep = 1}, {.tp = 1, .ep = 0}, {.tp = 1, .ep = 1}};
   std::vector<PlacementFragment> fragments;
+  fragments.reserve(4);
   for (int i = 0; i < 4; ++i) fragments.push_back(Fragment("w", {i}, {1}, grid[i]));
   EXPECT_THAT(Place(grid, Tensor("w", {4}, {Split(kTp, 0)}), fragments),
               Refused("global placement tensor varies independently across undeclared ep axis: w"));
