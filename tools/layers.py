@@ -1,7 +1,8 @@
 """Proves layers.txt: who includes whom in src/, and what each folder's CMakeLists.txt links.
 
 Run alone: python tools/layers.py [--root FOLDER]. Prints one line a violation; exit 1 if any.
-Files of bench/ may include every folder and are not looked at.
+A folder made by mooncake_library links what it includes by name; programs and the Python module may
+rely on what their libraries link. Benchmarks keep to the edges, but may use any outside library.
 """
 
 from __future__ import annotations
@@ -148,14 +149,15 @@ def scan_sources(layers: Layers, src: Path) -> tuple[dict[str, dict[str, str]], 
             continue
         for number, quote, header in includes_of(path):
             rule = outside_rule(layers, header)
-            if rule and folder not in layers.only[rule]:
+            bench = path.stem.endswith("_bench")
+            if rule and folder not in layers.only[rule] and not bench:
                 errors.append(
                     f"{place}:{number}: <{header}> is for {' '.join(sorted(layers.only[rule]))} "
                     f"only, not for {folder}"
                 )
             target = target_folder(layers, header)
             if target is None:
-                if quote == '"':
+                if quote == '"' and "/" not in header:
                     errors.append(f'{place}:{number}: "{header}" is no folder/file of src/')
                 continue
             if target == folder:
@@ -172,24 +174,30 @@ def scan_sources(layers: Layers, src: Path) -> tuple[dict[str, dict[str, str]], 
 def scan_links(layers: Layers, src: Path, seen: dict[str, dict[str, str]]) -> list[str]:
     """CMake's DEPS and LINK against layers.txt and against the includes."""
     errors = []
+    linked: dict[str, set[str]] = {}
+    libraries = set()
     for cmake in sorted(src.glob("*/CMakeLists.txt")):
         folder, place = cmake.parent.name, cmake.relative_to(src.parent)
         text = cmake.read_text()
-        linked: set[str] = set()
-        for name, keywords in cmake_calls(text, "mooncake_library"):
+        for name, _ in cmake_calls(text, "mooncake_library"):
+            libraries.add(folder)
             if name != folder:
                 errors.append(f"{place}: mooncake_library({name}) in folder {folder}")
-            linked |= set(keywords.get("DEPS", ()))
-        linked |= {
-            match[1] for match in re.finditer(r"\bmooncake_(\w+)", strip_cmake_comments(text))
-        } & set(layers.level)
-        linked.discard(folder)
-        for target in sorted(linked - layers.allowed.get(folder, set())):
+        words = set(re.findall(r"\bmooncake_(\w+)", strip_cmake_comments(text)))
+        for function in ("mooncake_library", "mooncake_bench"):
+            for _, keywords in cmake_calls(text, function):
+                words |= set(keywords.get("DEPS", ()))
+        linked[folder] = (words & set(layers.level)) - {folder}
+    for folder, targets in sorted(linked.items()):
+        place = f"src/{folder}/CMakeLists.txt"
+        included = seen.get(folder, {})
+        for target in sorted(targets - layers.allowed.get(folder, set())):
             errors.append(f"{place}: {folder} may not link {target}")
-        for target in sorted(linked - set(seen.get(folder, ())) - {"proto"}):
+        for target in sorted(targets - set(included) - {"proto"}):
             errors.append(f"{place}: {folder} links {target}, but no file of it includes it")
-        for target, where in sorted(seen.get(folder, {}).items()):
-            if target not in linked:
+        at_hand = targets if folder in libraries else closure(linked, folder)
+        for target, where in sorted(included.items()):
+            if target not in at_hand:
                 errors.append(f"{where}: {folder} includes {target}, but {place} does not link it")
     return errors
 

