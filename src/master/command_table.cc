@@ -8,6 +8,7 @@
 namespace mooncake::master {
 
 Result<const std::string*> CommandTable::Find(std::string_view client_id, uint64_t sequence,
+                                              uint64_t acked_below,
                                               const Sha256Digest& request_sha256) const {
   const auto client = clients_.find(client_id);
   if (client == clients_.end()) return static_cast<const std::string*>(nullptr);
@@ -23,10 +24,12 @@ Result<const std::string*> CommandTable::Find(std::string_view client_id, uint64
         fmt::format("command {} of client {} was another request: sha256 {}, got {}", sequence,
                     client_id, ToHex(outcome->second.request_sha256), ToHex(request_sha256)));
   }
-  if (client->second.outcomes.size() >= kOutcomesPerClientMax) {
+  const auto& outcomes = client->second.outcomes;
+  if (outcomes.size() < kOutcomesPerClientMax) return static_cast<const std::string*>(nullptr);
+  const auto kept = std::distance(outcomes.lower_bound(acked_below), outcomes.end());
+  if (static_cast<size_t>(kept) >= kOutcomesPerClientMax) {
     return Exhausted(fmt::format("client {} has {} unacknowledged commands, the first is {}",
-                                 client_id, client->second.outcomes.size(),
-                                 client->second.outcomes.begin()->first));
+                                 client_id, kept, outcomes.lower_bound(acked_below)->first));
   }
   return static_cast<const std::string*>(nullptr);
 }

@@ -35,9 +35,9 @@ class CommandTable {
 
   // The reply given before; nullptr: a new command, to be decided. INVALID_ARGUMENT: the id was
   // used for another request, or its outcome was acknowledged and forgotten. EXHAUSTED: the client
-  // acknowledges nothing.
+  // acknowledges nothing (`acked_below` is what this request acknowledges).
   Result<const std::string*> Find(std::string_view client_id, uint64_t sequence,
-                                  const Sha256Digest& request_sha256) const;
+                                  uint64_t acked_below, const Sha256Digest& request_sha256) const;
 
   // CORRUPT (and nothing changes): the id has an outcome already.
   [[nodiscard]] Status Apply(CommandOutcome outcome, int64_t logged_ms);

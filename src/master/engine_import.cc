@@ -42,6 +42,8 @@ Status Engine::Run(const v1::BeginImportRequest& request, v1::BeginImportReply* 
                    Batch& batch) {
   MC_RETURN_IF_ERROR(
       CheckTtl("import", request.ttl_ms(), options_.import_ttl_min_ms, options_.import_ttl_max_ms));
+  // A writer whose time is over does not block the identity or its space.
+  ExpireImports(batch);
   MC_ASSIGN_OR_RETURN(const weights::BeginImport command, CommandOf(request));
   weights::BeginFacts facts;
   facts.default_policy = options_.default_policy;

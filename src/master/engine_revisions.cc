@@ -112,6 +112,8 @@ Status Engine::Run(const v1::ReleaseLeaseRequest& request, v1::ReleaseLeaseReply
 
 Status Engine::Run(const v1::RemoveWeightRequest& request, v1::RemoveWeightReply* reply,
                    Batch& batch) {
+  // A reader whose time is over does not block a removal.
+  ExpireLeases(batch);
   weights::RemoveWeight command;
   command.identity = rpc::FromProto(request.identity());
   if (request.has_expected_metadata_generation()) {

@@ -79,8 +79,8 @@ class Master::CallOf final : public Call {
   void RunCommand(Engine& engine, Batch& batch) {
     if (!bad_command_.ok()) return Put(bad_command_);
     const v1::CommandId& command = request_.command();
-    const Result<const std::string*> known =
-        engine.state().commands.Find(command.client_id(), command.sequence(), digest_);
+    const Result<const std::string*> known = engine.state().commands.Find(
+        command.client_id(), command.sequence(), command.acked_below(), digest_);
     if (!known.ok()) return Put(known.status());
     if (*known != nullptr) {
       if (!reply_->ParseFromString(**known)) Put(Internal("the recorded reply cannot be read"));
