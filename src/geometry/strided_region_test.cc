@@ -166,6 +166,7 @@ RC_GTEST_PROP(StridedRegionProperty, CopiesTheElementsOfTheOverlap, ()) {
   const StridedRegion coalesced = Coalesced(region);
   RC_ASSERT(Coalesced(coalesced) == coalesced);
   RC_ASSERT(coalesced.loops <= region.loops);
+  for (int l = 0; l < coalesced.loops; ++l) RC_ASSERT(coalesced.counts[l] > 1u);
 
   // Splitting: the same bytes in the same order, each piece within the limit, few pieces.
   const uint64_t max_bytes = 1 + random() % (expected.size() + 2);

@@ -23,6 +23,19 @@ using manifest::ParallelRank;
 using manifest::PlacementFragment;
 using manifest::PlacementPtr;
 
+// The contract's order of operations.
+bool InOrder(const LogicalPlan& plan) {
+  const auto key = [&](size_t i) {
+    const geometry::StridedRegion region = plan.region(i);
+    return std::tuple(plan.target_fragment(i).placement_fragment_id, region.target_base_offset,
+                      plan.source_fragment_id(i), region.source_base_offset);
+  };
+  for (size_t i = 1; i < plan.operations().size(); ++i) {
+    if (!(key(i - 1) < key(i))) return false;
+  }
+  return true;
+}
+
 // All ways to tile a shape with boxes: the first free cell is the corner of some box that fits.
 class AllTilings {
  public:
@@ -112,6 +125,7 @@ TEST(LayoutOracle, EveryPairOfTilingsOfSmallShapes) {
         const auto plan = PlanFromIndex(source, target);
         ASSERT_TRUE(plan.ok()) << plan.status().ToString();
         ASSERT_EQ(WhatIsWrong(**plan), "");
+        ASSERT_TRUE(InOrder(**plan));
         regions += (*plan)->operations().size();
       }
     }
@@ -200,19 +214,6 @@ TEST(LayoutOracle, EveryPairOfParallelGridsDirectAndThroughTheStore) {
       }
     }
   }
-}
-
-// The contract's order of operations.
-bool InOrder(const LogicalPlan& plan) {
-  const auto key = [&](size_t i) {
-    const geometry::StridedRegion region = plan.region(i);
-    return std::tuple(plan.target_fragment(i).placement_fragment_id, region.target_base_offset,
-                      plan.source_fragment_id(i), region.source_base_offset);
-  };
-  for (size_t i = 1; i < plan.operations().size(); ++i) {
-    if (!(key(i - 1) < key(i))) return false;
-  }
-  return true;
 }
 
 LogicalPlanFields FieldsOf(const LogicalPlan& plan) {

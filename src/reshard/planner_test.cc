@@ -148,6 +148,42 @@ TEST(PlannerTest, ReadsTheSmallestOwnerAndTheFirstRankOfABox) {
   EXPECT_EQ(source.rank, (ParallelRank{.tp = 0, .pp = 0}));
 }
 
+TEST(PlannerTest, OnlyCompleteReplicasAreRead) {
+  // Within dp 0 the two tp replicas are cut differently; dp 1 and dp 2 hold the tensor well.
+  std::vector<ParallelRank> ranks;
+  std::vector<PlacementFragment> fragments;
+  for (int64_t dp = 0; dp < 3; ++dp) {
+    for (int64_t tp = 0; tp < 2; ++tp) {
+      ranks.push_back({.dp = dp, .tp = tp});
+      if (dp == 0 && tp == 1) {
+        fragments.push_back(Fragment("w", {0}, {1}, ranks.back()));
+        fragments.push_back(Fragment("w", {1}, {3}, ranks.back()));
+      } else {
+        fragments.push_back(Fragment("w", {0}, {4}, ranks.back()));
+      }
+    }
+  }
+  const PlacementPtr source =
+      Placement(Inventory(Topology(ranks),
+                          {Tensor("w", {4}, {Replicated(AxisKind::kDp), Replicated(AxisKind::kTp)})},
+                          fragments));
+  const PlacementPtr target = Placement(Inventory(
+      Topology({{.dp = 0}, {.dp = 1}, {.dp = 2}}), {Tensor("w", {4}, {Replicated(AxisKind::kDp)})},
+      {Fragment("w", {0}, {4}, {.dp = 0}), Fragment("w", {0}, {4}, {.dp = 1}),
+       Fragment("w", {0}, {4}, {.dp = 2})}));
+  const auto plan = PlanPlacement(source, target);
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  EXPECT_EQ(WhatIsWrong(**plan), "");
+  for (size_t i = 0; i < 3; ++i) {
+    const auto& from = (*plan)->source_placement_fragments()[(*plan)->operations()[i].source];
+    EXPECT_EQ(from.rank.dp, 1 + (*plan)->target_fragment(i).rank.dp % 2);
+    EXPECT_EQ(from.rank.tp, 0);
+  }
+  const UploadPlan upload = PlanUpload(source, "g").value();
+  ASSERT_EQ(upload.objects.size(), 1u);
+  EXPECT_EQ(upload.placement->fragments[upload.objects[0].fragments[0].fragment].rank.dp, 1);
+}
+
 TEST(PlannerTest, DpOwnedTensorIsReadFromItsOwner) {
   const TensorDescriptor w = Tensor("w", {4}, {Owned(AxisKind::kDp)});
   const TensorDescriptor v = Tensor("v", {2}, {Replicated(AxisKind::kDp)});

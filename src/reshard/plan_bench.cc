@@ -1,0 +1,189 @@
+// Planning time of published model shapes: ./x bench plan [--json FILE] [--case NAME]... [--list]
+//
+// Each row: contracts built once (build), then the median of several runs of the source index, the
+// plan for all target ranks and the plan for one target rank (the slowest of them all). Every plan
+// is made whole, never sampled.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "reshard/bench_models.h"
+#include "reshard/plan.h"
+#include "reshard/planner.h"
+
+namespace mooncake::reshard {
+namespace {
+
+struct Case {
+  std::string name;
+  std::string description;
+  std::string target;  // DESIGN.md section 9
+  int runs = 7;
+  std::function<manifest::PlacementPtr()> source;
+  std::function<manifest::PlacementPtr()> destination;
+};
+
+struct Row {
+  std::string name;
+  std::string target;
+  size_t tensors = 0;
+  size_t source_fragments = 0;
+  size_t target_fragments = 0;
+  size_t regions = 0;
+  double build_ms = 0;
+  double index_ms = 0;
+  double plan_ms = 0;   // all target ranks, from the index
+  double local_ms = 0;  // one target rank, from the index
+  double bytes_per_region = 0;
+};
+
+std::vector<Case> Cases() {
+  const auto qwen = [](const Parallelism& p, bool grouped) {
+    return [p, grouped] { return Qwen3MoePlacement(p, grouped); };
+  };
+  const Parallelism tp4ep4{.tp = 4, .ep = 4, .shared_workers = true};
+  const Parallelism tp2pp2ep2{.tp = 2, .pp = 2, .ep = 2, .shared_workers = true};
+  const auto blocks = [](int64_t rows, int64_t columns) {
+    return [rows, columns] { return BlockedMatrixPlacement(rows, columns); };
+  };
+  std::vector<Case> cases{
+      {"qwen3-moe-235b", "separate experts, TP4/EP4 -> TP2/PP2/EP2 on shared workers", "< 100 ms", 7,
+       qwen(tp4ep4, false), qwen(tp2pp2ep2, false)},
+      {"qwen3-moe-235b-grouped", "the same, grouped experts", "< 20 ms", 7, qwen(tp4ep4, true),
+       qwen(tp2pp2ep2, true)},
+      {"dim0-to-dim2", "(32, 8192, 8192), eight ranks each, 2,097,152 runs",
+       "<= 64 regions, < 1 ms", 15, [] { return CutCubePlacement(0, 8); },
+       [] { return CutCubePlacement(2, 8); }},
+  };
+  for (int64_t side : {50, 100, 200, 300}) {
+    const std::string name = "grid-" + std::to_string(side * side);
+    cases.push_back({name, "blocks of one matrix to other blocks: growth", "N log N", 5,
+                     blocks(side, side), blocks(side - 7, side + 5)});
+  }
+  cases.push_back({"deepseek-v3", "TP4/PP2/EP8/DP2 -> TP8/PP4/EP2/DP4, full grids",
+                   "one rank < 20 ms, all < 3 s", 3,
+                   [] { return DeepSeekV3Placement({.tp = 4, .pp = 2, .ep = 8, .dp = 2}); },
+                   [] { return DeepSeekV3Placement({.tp = 8, .pp = 4, .ep = 2, .dp = 4}); }});
+  return cases;
+}
+
+double MillisecondsOf(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+Row RunCase(const Case& c) {
+  const PlanningLimits limits = PlanningLimits::Unexpanded();
+  Row row{.name = c.name, .target = c.target};
+  manifest::PlacementPtr source;
+  manifest::PlacementPtr target;
+  row.build_ms = MillisecondsOf([&] {
+    source = c.source();
+    target = c.destination();
+  });
+  row.tensors = source->tensors.size();
+  row.source_fragments = source->fragments.size();
+  row.target_fragments = target->fragments.size();
+  std::vector<double> index_ms, plan_ms, local_ms;
+  for (int run = 0; run < c.runs; ++run) {
+    SourceIndexPtr index;
+    index_ms.push_back(MillisecondsOf([&] { index = IndexPlacement(source); }));
+    LogicalPlanPtr plan;
+    plan_ms.push_back(MillisecondsOf([&] { plan = PlanFromIndex(index, target, limits).value(); }));
+    row.regions = plan->operations().size();
+    row.bytes_per_region = static_cast<double>(plan->memory_bytes()) /
+                           static_cast<double>(std::max<size_t>(row.regions, 1));
+    double slowest = 0;
+    for (const manifest::PlacementPart& part : target->parts) {
+      if (part.fragments.empty()) continue;
+      slowest = std::max(slowest, MillisecondsOf([&] {
+                           MC_CHECK(PlanFromIndexToLocalTarget(index, target, part.participant_id,
+                                                               limits)
+                                        .ok());
+                         }));
+    }
+    local_ms.push_back(slowest);
+  }
+  row.index_ms = Median(index_ms);
+  row.plan_ms = Median(plan_ms);
+  row.local_ms = Median(local_ms);
+  return row;
+}
+
+void PrintHeader() {
+  std::printf("%-24s %8s %9s %9s %9s %10s %9s %9s %10s %8s  %s\n", "case", "tensors", "source",
+              "target", "regions", "build ms", "index ms", "all ms", "one rank", "B/region",
+              "target");
+}
+
+void PrintRow(const Row& row) {
+  std::printf("%-24s %8zu %9zu %9zu %9zu %10.1f %9.2f %9.2f %10.2f %8.1f  %s\n", row.name.c_str(),
+              row.tensors, row.source_fragments, row.target_fragments, row.regions, row.build_ms,
+              row.index_ms, row.plan_ms, row.local_ms, row.bytes_per_region, row.target.c_str());
+  std::fflush(stdout);
+}
+
+bool WriteJson(const std::string& path, const std::vector<Row>& rows) {
+  std::ofstream out(path);
+  out << "{\"benchmark\": \"plan\", \"rows\": [";
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Row& r = rows[i];
+    out << (i == 0 ? "\n" : ",\n") << "  {\"case\": \"" << r.name << "\", \"tensors\": " << r.tensors
+        << ", \"source_fragments\": " << r.source_fragments
+        << ", \"target_fragments\": " << r.target_fragments << ", \"regions\": " << r.regions
+        << ", \"build_ms\": " << r.build_ms << ", \"index_ms\": " << r.index_ms
+        << ", \"plan_ms\": " << r.plan_ms << ", \"one_rank_ms\": " << r.local_ms
+        << ", \"bytes_per_region\": " << r.bytes_per_region << ", \"target\": \"" << r.target
+        << "\"}";
+  }
+  out << "\n]}\n";
+  return static_cast<bool>(out.flush());
+}
+
+int Main(int argc, char** argv) {
+  std::string json;
+  std::vector<std::string> wanted;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--json" && i + 1 < argc) {
+      json = argv[++i];
+    } else if (argument == "--case" && i + 1 < argc) {
+      wanted.push_back(argv[++i]);
+    } else if (argument == "--list") {
+      for (const Case& c : Cases()) std::printf("%-24s %s\n", c.name.c_str(), c.description.c_str());
+      return 0;
+    } else {
+      std::printf("usage: plan_bench [--json FILE] [--case NAME]... [--list]\n");
+      return argument == "--help" ? 0 : 2;
+    }
+  }
+  PrintHeader();
+  std::vector<Row> rows;
+  for (const Case& c : Cases()) {
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), c.name) == wanted.end()) continue;
+    rows.push_back(RunCase(c));
+    PrintRow(rows.back());
+  }
+  if (!json.empty() && !WriteJson(json, rows)) {
+    std::fprintf(stderr, "cannot write %s\n", json.c_str());
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace mooncake::reshard
+
+int main(int argc, char** argv) { return mooncake::reshard::Main(argc, argv); }
