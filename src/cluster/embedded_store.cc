@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "cluster/cluster_json.h"
 #include "env/clock.h"
 #include "env/deadline.h"
 #include "env/file.h"
@@ -72,26 +73,28 @@ class EmbeddedStore final : public OpenedStore {
     MC_ASSIGN_OR_RETURN(std::unique_ptr<node::Node> node, node::Node::Open(node_options));
     node_ = std::move(node);
     master_->Start();
-    auto api = std::make_shared<rpc::BlockingMaster>(*master_);
+    api_ = std::make_shared<rpc::BlockingMaster>(*master_);
     node::NodeAgentOptions agent_options;
     agent_options.host_id = env::HostId();
     agent_options.report_interval_ms = kReportIntervalMs;
-    agent_ = std::make_unique<node::NodeAgent>(*node_, api, agent_options);
+    agent_ = std::make_unique<node::NodeAgent>(*node_, api_, agent_options);
     const env::Deadline deadline = env::Deadline::AfterMs(kRegisterTimeoutMs);
     MC_RETURN_IF_ERROR(agent_->WaitRegistered(deadline));
     // What the folder holds is known to the Master before the first call.
     MC_RETURN_IF_ERROR(agent_->ReportNow(deadline));
     client_ = std::make_unique<client::StoreClient>(
-        api, std::make_shared<InProcessConnector>(node_), client_options);
+        api_, std::make_shared<InProcessConnector>(node_), client_options);
     return OkStatus();
   }
 
   client::StoreClient& client() override { return *client_; }
+  Result<std::string> DescribeCluster() override { return ClusterJson(*api_); }
 
  private:
   const env::FolderLock lock_;
   std::unique_ptr<oplog::SqliteLog> log_;
   std::unique_ptr<master::Master> master_;
+  std::shared_ptr<rpc::MasterApi> api_;
   std::shared_ptr<node::Node> node_;
   std::unique_ptr<node::NodeAgent> agent_;
   std::unique_ptr<client::StoreClient> client_;

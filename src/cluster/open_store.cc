@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/url_encode.h"
+#include "cluster/cluster_json.h"
 #include "cluster/embedded_store.h"
 #include "rpc/grpc_master.h"
 #include "rpc/status_proto.h"
@@ -21,11 +22,14 @@ constexpr int64_t kConnectTimeoutMaxMs = 2'000;
 class RemoteStore final : public OpenedStore {
  public:
   RemoteStore(std::shared_ptr<rpc::MasterApi> master, const client::StoreClientOptions& options)
-      : client_(std::move(master), std::make_shared<rpc::UnixNodeConnector>(), options) {}
+      : master_(std::move(master)),
+        client_(master_, std::make_shared<rpc::UnixNodeConnector>(), options) {}
 
   client::StoreClient& client() override { return client_; }
+  Result<std::string> DescribeCluster() override { return ClusterJson(*master_); }
 
  private:
+  const std::shared_ptr<rpc::MasterApi> master_;
   client::StoreClient client_;
 };
 

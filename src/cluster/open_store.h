@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -26,6 +27,8 @@ class OpenedStore {
  public:
   virtual ~OpenedStore() = default;
   virtual client::StoreClient& client() = 0;
+  // Nodes, space, counts: v1.GetClusterReply as JSON (its field names; 64-bit numbers are strings).
+  virtual Result<std::string> DescribeCluster() = 0;
 };
 
 // INVALID_ARGUMENT names the URI and what is wrong with it. UNAVAILABLE: nobody answers there within

@@ -18,8 +18,10 @@
 #include "base/log.h"
 #include "client/store_client.h"
 #include "cluster/open_store.h"
+#include "master/log_text.h"
 #include "python/bindings.h"
 #include "python/handles.h"
+#include "transfer/copy_engine.h"
 
 namespace mooncake::python {
 
@@ -152,10 +154,11 @@ class PyStoreClient {
   // Ending an embedded store waits for its threads, which may log but never call Python.
   ~PyStoreClient() { Close(); }
 
-  StoreClient& client() {
+  cluster::OpenedStore& opened() {
     if (opened_ == nullptr) ThrowStoreError(Unavailable("this WeightStore is closed"));
-    return opened_->client();
+    return *opened_;
   }
+  StoreClient& client() { return opened().client(); }
 
   void Close() {
     if (opened_ == nullptr) return;
@@ -308,6 +311,34 @@ nb::dict Remove(PyStoreClient& store, const IdentityTuple& identity,
       Take(WithoutGil([&] { return client.Remove(IdentityOf(identity), options); })));
 }
 
+// What tools and benchmarks need besides the store's own face.
+void BindTools(nb::module_& m) {
+  m.def(
+      "read_log",
+      [](const std::string& path, uint64_t first, uint64_t limit) {
+        nb::list rows;
+        for (const master::LogBatchText& batch :
+             Take(WithoutGil([&] { return master::ReadLogText(path, first, limit); }))) {
+          rows.append(nb::make_tuple(batch.sequence, batch.term, batch.bytes, batch.json));
+        }
+        return rows;
+      },
+      nb::arg("path"), nb::arg("first") = 1, nb::arg("limit") = 0);
+  m.def(
+      "copy_bytes",
+      [](uint64_t target, uint64_t source, uint64_t nbytes, int threads) {
+        Check(WithoutGil([&] {
+          transfer::CopyEngine engine({.threads = threads});
+          transfer::StridedCopy copy;
+          copy.source = reinterpret_cast<const std::byte*>(source);
+          copy.target = reinterpret_cast<std::byte*>(target);
+          copy.inner_bytes = nbytes;
+          return engine.Copy({&copy, 1});
+        }));
+      },
+      nb::arg("target"), nb::arg("source"), nb::arg("nbytes"), nb::arg("threads"));
+}
+
 void BindImporter(nb::module_& m) {
   nb::class_<Importer>(m, "Importer")
       .def("wanted_fragments",
@@ -332,6 +363,7 @@ void BindStore(nb::module_& m) {
   m.attr("StoreError") = nb::borrow(store_error);
   m.def("set_log_level", [](const std::string& level) { Check(SetLogLevel(level)); });
 
+  BindTools(m);
   BindImporter(m);
   nb::class_<PyStoreClient>(m, "StoreClient")
       .def(nb::new_(&Open), nb::arg("target"), nb::kw_only(),
@@ -364,6 +396,11 @@ void BindStore(nb::module_& m) {
              StoreClient& client = store.client();
              return ToPython(
                  Take(WithoutGil([&] { return client.ReadManifest(IdentityOf(identity)); })));
+           })
+      .def("describe_cluster",
+           [](PyStoreClient& store) {
+             cluster::OpenedStore& opened = store.opened();
+             return Take(WithoutGil([&] { return opened.DescribeCluster(); }));
            })
       .def("list", &List)
       .def("remove", &Remove, nb::arg("identity"),

@@ -15,7 +15,7 @@ __all__ = ["main"]
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs one command; returns its exit status (0 well, 1 refused or failed, 2 misused)."""
-    from . import inspect, plan, weights
+    from . import inspect, plan, status, weights
 
     parser = argparse.ArgumentParser(
         prog="mooncake", description="Model weight revisions: store, find, load, look inside."
@@ -28,7 +28,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (weights, plan, inspect):
+    for module in (weights, status, plan, inspect):
         module.add_commands(commands)
     arguments = parser.parse_args(argv)
     if getattr(arguments, "needs_store", False) and not arguments.store:

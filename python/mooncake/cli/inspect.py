@@ -36,14 +36,14 @@ def _log(arguments: argparse.Namespace) -> int:
 
     path = arguments.path
     if path.is_dir():
-        path = path / "log.sqlite"
+        path = path / "log.db"
     if arguments.first < 1 or arguments.limit < 0:
         raise ValueError("--from starts at 1 and --limit at 0")
     with store_errors():
         batches = _core.read_log(str(path), arguments.first, arguments.limit)
     decoded = [
-        {"sequence": sequence, "bytes": size, "checksum": checksum, **json.loads(text)}
-        for sequence, size, checksum, text in batches
+        {"sequence": sequence, "term": term, "bytes": size, **json.loads(text)}
+        for sequence, term, size, text in batches
     ]
     if arguments.json:
         print_json(decoded)

@@ -104,3 +104,9 @@ def test_misuse(tmp_path):
     assert "which store" in mooncake("weights", "list", status=2)
     assert "namespace/resource" in mooncake("--store", "x", "weights", "show", "abc", status=2)
     assert "INVALID_ARGUMENT" in mooncake("--store", "ftp://x", "weights", "list", status=1)
+
+
+def test_status(target, identity):
+    assert "alive" in mooncake("--store", target, "status")
+    status = json.loads(mooncake("--store", target, "--json", "status"))
+    assert all(node["capacity_bytes"] > 0 and node["alive"] for node in status["nodes"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from models import LAYOUTS, load_and_check, publish, transformer
-from mooncake import _core
+from mooncake.cli.status import cluster_status
 from mooncake.local_cluster import LocalCluster
 from mooncake.reshard.adapters import layout_placement
 from mooncake.reshard.weight import WeightAvailability, WeightIdentity, WeightStore, bind_tensors
@@ -69,7 +69,7 @@ def wait_until(condition, seconds=30.0):
 
 def space(target):
     """(used, releasing) bytes over all nodes, as the Master accounts them."""
-    status = _core.cluster_status(target)
+    status = cluster_status(target)
     return (
         sum(node["used_bytes"] for node in status["nodes"]),
         sum(node["releasing_bytes"] for node in status["nodes"]),
