@@ -158,7 +158,7 @@ void CheckPlacementExecutor(nb::handle self) {
 // ---- plans --------------------------------------------------------------------------------------
 
 // A plan's operation, whose fragments must be of the contract's classes.
-reshard::TransferRegion ReadOperation(nb::handle self, bool has_stored_source) {
+reshard::TransferRegion ReadOperation(nb::handle self) {
   reshard::TransferRegion region;
   ReadRegionNumbers(self, region);
   const nb::object source = Get(self, N().source);
@@ -167,15 +167,12 @@ reshard::TransferRegion ReadOperation(nb::handle self, bool has_stored_source) {
     Refuse("logical plan operation target must be a PlacementFragment");
   }
   region.target = ReadPlacementFragment(target);
-  PyClass& source_class =
-      has_stored_source ? Classes().stored_fragment : Classes().placement_fragment;
-  if (!source_class.IsInstance(source)) {
-    Refuse(fmt::format("logical plan operation source must be a {}", source_class.name()));
-  }
-  if (has_stored_source) {
+  if (Classes().placement_fragment.IsInstance(source)) {
+    region.source = ReadPlacementFragment(source);
+  } else if (Classes().stored_fragment.IsInstance(source)) {
     region.source = ReadStoredFragment(source);
   } else {
-    region.source = ReadPlacementFragment(source);
+    Refuse("logical plan operation source must be a PlacementFragment or StoredFragment");
   }
   return region;
 }
@@ -224,7 +221,7 @@ LogicalPlanHandle MakeLogicalPlan(nb::handle self) {
       Items(Get(self, N().operations), "logical plan operations", Classes().transfer_region);
   fields.operations.reserve(operations.size());
   for (nb::handle operation : operations) {
-    fields.operations.push_back(ReadOperation(operation, fields.source_manifest != nullptr));
+    fields.operations.push_back(ReadOperation(operation));
   }
   Set(self, N().operations, operations);
   fields.source_executors =

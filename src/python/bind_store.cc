@@ -7,6 +7,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
@@ -136,6 +137,13 @@ nb::dict MetadataFields(const model::RevisionMetadata& metadata) {
   fields["last_access_ms"] = metadata.last_access_ms;
   fields["state_reason"] = metadata.state_reason;
   return fields;
+}
+
+// (metadata, physical bytes)
+nb::tuple ViewFields(const client::RevisionView& view) {
+  nb::dict metadata = MetadataFields(view.metadata);
+  if (view.operation_id.has_value()) metadata["operation_id"] = *view.operation_id;
+  return nb::make_tuple(metadata, view.physical_bytes);
 }
 
 client::WaitOptions WaitFor(double timeout_seconds) {
@@ -295,9 +303,7 @@ nb::tuple List(PyStoreClient& store, std::string tenant_id, std::string name_spa
   StoreClient& client = store.client();
   const client::ListPage page = Take(WithoutGil([&] { return client.List(request); }));
   nb::list revisions;
-  for (const model::RevisionMetadata& metadata : page.revisions) {
-    revisions.append(MetadataFields(metadata));
-  }
+  for (const client::RevisionView& view : page.revisions) revisions.append(ViewFields(view));
   return nb::make_tuple(revisions, page.next_page_token);
 }
 
@@ -378,7 +384,7 @@ void BindStore(nb::module_& m) {
       .def("get_metadata",
            [](PyStoreClient& store, const IdentityTuple& identity) {
              StoreClient& client = store.client();
-             return MetadataFields(
+             return ViewFields(
                  Take(WithoutGil([&] { return client.GetMetadata(IdentityOf(identity)); })));
            })
       .def("exists",

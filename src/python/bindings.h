@@ -10,5 +10,6 @@ void BindManifests(nanobind::module_& m);  // placements, stored manifests, runt
 void BindColumns(nanobind::module_& m);    // placements from columns
 void BindGeometry(nanobind::module_& m);   // boxes
 void BindPlanner(nanobind::module_& m);    // transfer regions, plans
+void BindStore(nanobind::module_& m);      // the store's client
 
 }  // namespace mooncake::python

@@ -110,10 +110,11 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace) -> int:
     with WeightStore(arguments.store) as store:
-        metadata = store.weight_get_metadata(arguments.identity).metadata
+        view = store.weight_get_metadata(arguments.identity)
     if arguments.json:
-        print_json(metadata)
+        print_json(view)
         return 0
+    metadata = view.metadata
     policy = metadata.policy
     rows = [
         ("identity", metadata.identity),
@@ -124,7 +125,11 @@ def _show(arguments: argparse.Namespace) -> int:
             f"{policy.preferred_residency.name}, hot ratio {policy.mixed_hot_ratio}, "
             f"{policy.migration_mode.name}",
         ),
-        ("size", bytes_text(metadata.logical_payload_bytes)),
+        (
+            "size",
+            f"{bytes_text(metadata.logical_payload_bytes)}, "
+            f"{bytes_text(view.physical_bytes)} charged to nodes",
+        ),
         ("payload", f"{metadata.payload_count} objects in {metadata.affinity_count} units"),
         ("metadata generation", f"#{metadata.metadata_generation}"),
         ("active leases", f"{metadata.active_lease_count}"),

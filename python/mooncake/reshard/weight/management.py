@@ -166,9 +166,13 @@ class WeightRevisionMetadata:
 
 @dataclass(frozen=True)
 class WeightRevisionView:
-    """One look at a revision: `metadata` as the Master had it when it answered."""
+    """One look at a revision, as the Master had it when it answered.
+
+    `physical_bytes` is what its nodes are charged: payloads rounded up, METADATA objects included.
+    """
 
     metadata: WeightRevisionMetadata
+    physical_bytes: int
 
     @property
     def identity(self) -> WeightIdentity:

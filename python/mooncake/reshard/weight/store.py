@@ -253,7 +253,8 @@ class WeightStore:
     def weight_get_metadata(self, identity: WeightIdentity) -> WeightRevisionView:
         """What the Master keeps of the revision, a tombstone too. NOT_FOUND when unknown."""
         with store_errors():
-            return WeightRevisionView(_metadata(self._core.get_metadata(identity_fields(identity))))
+            fields, physical_bytes = self._core.get_metadata(identity_fields(identity))
+        return WeightRevisionView(_metadata(fields), physical_bytes)
 
     def weight_get_size(self, identity: WeightIdentity) -> int:
         """Logical payload bytes of a committed revision, as validated at commit."""
@@ -283,7 +284,7 @@ class WeightStore:
                 tenant_id, namespace or "", resource_id or "", states, page_size, page_token
             )
         return WeightListPage(
-            tuple(WeightRevisionView(_metadata(fields)) for fields in revisions), token
+            tuple(WeightRevisionView(_metadata(fields), size) for fields, size in revisions), token
         )
 
     # ---- removal ----

@@ -194,7 +194,7 @@ class LogicalTransferPlan:
             return
         if not isinstance(placement, WeightPlacementManifest):
             raise ValueError("logical transfer plan source placement is invalid")
-        WeightPlacementManifest(
+        again = WeightPlacementManifest(
             resource_id=placement.resource_id,
             revision=placement.revision,
             weight_generation=placement.weight_generation,
@@ -203,6 +203,8 @@ class LogicalTransferPlan:
             parts=placement.parts,
             placement_id=vars(self)["_handle"].source_placement_id,
         )
+        if (again.tensors, again.fragments) != (placement.tensors, placement.fragments):
+            raise ValueError("logical plan and source placement fragment snapshots differ")
 
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
