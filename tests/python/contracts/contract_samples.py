@@ -1,4 +1,4 @@
-"""Small contract values for the tests beside this file, and the ids as json and hashlib make them."""
+"""Small contract values for the tests beside this, and their ids as json and hashlib make them."""
 
 import hashlib
 import json
@@ -38,7 +38,10 @@ class Number(int):
     """A subclass of int: not an int to the contracts."""
 
 
-def tensor(tensor_id="w", shape=(4, 2), axes=(SplitAxis("tp", 0),), **changes):
+ROWS_OVER_TP = (SplitAxis("tp", 0),)
+
+
+def tensor(tensor_id="w", shape=(4, 2), axes=ROWS_OVER_TP, **changes):
     fields = {
         "tensor_id": tensor_id,
         "global_shape": shape,
@@ -102,13 +105,12 @@ def mini_placement(**changes):
 
 def single_placement(**changes):
     """The same tensor, whole on one rank."""
-    return placement(
-        [tensor(axes=())], [fragment((0, 0), (4, 2))], [ParallelRank()], **changes
-    )
+    given = {"tensors": [tensor(axes=())], "fragments": [fragment((0, 0), (4, 2))]} | changes
+    return placement(ranks=[ParallelRank()], **given)
 
 
-def bound(frag, address=0x1000, itemsize=2, **changes):
-    strides, step = [], itemsize
+def bound(frag, address=0x1000, **changes):
+    strides, step = [], 2
     for extent in reversed(frag.local_shape):
         strides.insert(0, step)
         step *= extent
@@ -120,7 +122,7 @@ def bound(frag, address=0x1000, itemsize=2, **changes):
         "worker_id": "worker",
         "endpoint": "host",
         "device": "cpu",
-        "itemsize": itemsize,
+        "itemsize": 2,
         "local_shape": frag.local_shape,
         "strides_bytes": tuple(strides),
         "storage_address": address,
@@ -130,7 +132,7 @@ def bound(frag, address=0x1000, itemsize=2, **changes):
     return RuntimeBindingFragment(**(fields | changes))
 
 
-def binding(of, participant_id, fragments, **changes):
+def binding(of, participant, fragments, **changes):
     fields = {
         "resource_id": of.resource_id,
         "placement_id": of.placement_id,
@@ -139,7 +141,7 @@ def binding(of, participant_id, fragments, **changes):
         "generation": 0,
         "lease_id": "l",
         "revision": of.revision,
-        "participant_id": participant_id,
+        "participant_id": participant,
         "fragments": fragments,
     }
     return WeightRuntimeBindingManifest(**(fields | changes))

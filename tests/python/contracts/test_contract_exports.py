@@ -37,8 +37,8 @@ PlacementExecutorPlan TransferRegion plan_placement_transfer
 plan_placement_transfer_to_local_target plan_stored_transfer_to_target_placement
 """.split()
 HOMES = {
-    "types": "ParallelRank SplitAxis ReplicatedAxis OwnershipAxis TensorDescriptor PlacementFragment "
-    "RuntimeBindingFragment validate_fragment_geometry canonical_strides_bytes "
+    "types": "ParallelRank SplitAxis ReplicatedAxis OwnershipAxis TensorDescriptor "
+    "PlacementFragment RuntimeBindingFragment validate_fragment_geometry canonical_strides_bytes "
     "require_manifest_items require_sha256_digest ParallelAxis ParallelAxisKind SplitAxisKind",
     "topology": "ParallelTopology TopologyParticipant",
     "part": "WeightPlacementPart",

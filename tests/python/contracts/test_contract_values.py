@@ -258,24 +258,37 @@ def test_field_order():
         return [field.name for field in dataclasses.fields(kind)]
 
     assert names(ParallelRank) == ["dp", "tp", "pp", "ep"]
-    assert names(TensorDescriptor) == (
-        "tensor_id global_shape dtype itemsize shard_dims layout_fingerprint parallel_axes layer_id "
-        "expert_id"
-    ).split()
-    assert names(PlacementFragment) == (
-        "tensor_id global_offset local_shape nbytes rank pipeline_stage_id aliases "
-        "placement_fragment_id"
-    ).split()
+    assert (
+        names(TensorDescriptor)
+        == (
+            "tensor_id global_shape dtype itemsize shard_dims layout_fingerprint parallel_axes "
+            "layer_id expert_id"
+        ).split()
+    )
+    assert (
+        names(PlacementFragment)
+        == (
+            "tensor_id global_offset local_shape nbytes rank pipeline_stage_id aliases "
+            "placement_fragment_id"
+        ).split()
+    )
     assert names(ParallelTopology) == (
         "tp_size pp_size ep_size dp_size participants topology_id".split()
     )
-    assert names(WeightPlacementPart) == (
-        "resource_id revision weight_generation placement_set_id topology_id participant_id rank "
-        "tensors fragments"
-    ).split()
-    assert names(StoredFragment) == (
-        "fragment_id tensor_id global_offset local_shape object_key object_offset nbytes aliases"
-    ).split()
+    assert (
+        names(WeightPlacementPart)
+        == (
+            "resource_id revision weight_generation placement_set_id topology_id participant_id "
+            "rank tensors fragments"
+        ).split()
+    )
+    assert (
+        names(StoredFragment)
+        == (
+            "fragment_id tensor_id global_offset local_shape object_key object_offset nbytes "
+            "aliases"
+        ).split()
+    )
 
 
 VALUES = [
@@ -343,7 +356,12 @@ TOPOLOGY_ERRORS = [
     ({"participants": "ab"}, "must be a sequence"),
     ({"participants": [RANK]}, "must contain TopologyParticipant"),
     (
-        {"participants": [TopologyParticipant("a", RANK), TopologyParticipant("a", ParallelRank())]},
+        {
+            "participants": [
+                TopologyParticipant("a", RANK),
+                TopologyParticipant("a", ParallelRank()),
+            ]
+        },
         "duplicate topology participant_id",
     ),
     (
