@@ -206,7 +206,13 @@ def check_sleeps() -> list[str]:
 
 
 def check_links() -> list[str]:
-    found = []
+    """Links of documents, and the pages that sources point to, lead somewhere."""
+    sources = [n for n in files(*CPP, ".py", ".proto", ".txt") if not n.startswith("tests/house/")]
+    found = [
+        f"{name}:{number}: names {page}, which is not there"
+        for name, number, page in lines_matching(sources, PAGE)
+        if not (ROOT / page).exists()
+    ]
     for name in files(".md"):
         for target, _ in MARKDOWN_LINK.findall(text_of(name)):
             if (

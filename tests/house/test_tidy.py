@@ -88,4 +88,9 @@ def test_sleeps(repository: Path) -> None:
 def test_links(repository: Path) -> None:
     put(repository, "docs/a.md", "[b](b.md) [c](../c.md#part) [w](https://example.org) [d](#d)\n")
     put(repository, "c.md", "")
-    assert tidy.check_links() == ["docs/a.md: link to b.md, which is not there"]
+    put(repository, "src/a/a.h", "// docs/a.md has it\n")
+    put(repository, "src/a/b.h", "// docs/formats/b.md\n")
+    assert tidy.check_links() == [
+        "src/a/b.h:1: names docs/formats/b.md, which is not there",
+        "docs/a.md: link to b.md, which is not there",
+    ]
