@@ -7,6 +7,7 @@
 #include "client/import_commit.h"
 #include "client/steps.h"
 #include "env/clock.h"
+#include "env/deadline.h"
 #include "env/random.h"
 #include "manifest/lookup.h"
 #include "rpc/convert.h"
@@ -17,6 +18,7 @@ namespace {
 // An abort is a courtesy: without it the Master reclaims the import when its lease runs out.
 constexpr int64_t kAbortRetryMs = 2'000;
 constexpr size_t kNamesInMessage = 8;
+constexpr int64_t kReturningPauseMs = 50;
 
 Status CheckIdentity(const model::WeightIdentity& identity, const manifest::Placement& placement) {
   MC_RETURN_IF_ERROR(model::ValidateIdentity(identity));
@@ -131,6 +133,17 @@ Result<v1::BeginImportReply> ImportSession::CallBegin(const ImportRequest& reque
   return calls_->Command(&rpc::MasterApi::BeginImport, std::move(begin), session_->Limits());
 }
 
+// What a removal gave up is free again once the nodes have let go of it, a report or two later: a
+// full store that is just being emptied is worth that wait.
+bool ImportSession::SpaceIsReturning() {
+  const Result<v1::GetClusterReply> cluster = calls_->Ask(
+      &rpc::MasterApi::GetCluster, v1::GetClusterRequest(), session_->Limits());
+  if (!cluster.ok()) return false;
+  return std::any_of(cluster->nodes().begin(), cluster->nodes().end(), [](const auto& node) {
+    return node.alive() && node.releasing_bytes() > 0;
+  });
+}
+
 Status ImportSession::Join(const ImportRequest& request) {
   for (const std::string& id : participants_) {
     for (const reshard::ParticipantUpload& upload : plan_.participants) {
@@ -144,6 +157,11 @@ Status ImportSession::Join(const ImportRequest& request) {
   }
   Result<v1::BeginImportReply> begun = CallBegin(request, /*with_list=*/false);
   if (begun.status().code() == Code::kNotFound) begun = CallBegin(request, /*with_list=*/true);
+  const env::Deadline deadline = env::Deadline::AfterMs(session_->options.retry_ms);
+  while (begun.status().code() == Code::kExhausted && SpaceIsReturning() && !deadline.Expired()) {
+    PauseMs(kReturningPauseMs, {});
+    begun = CallBegin(request, /*with_list=*/true);
+  }
   if (!begun.ok()) return begun.status();
   import_id_ = begun->import_id();
   created_at_ = begun->created_at();

@@ -57,6 +57,7 @@ class ImportSession final : public Importer {
 
   Status CheckParticipants();
   Status Join(const ImportRequest& request);
+  bool SpaceIsReturning();
   Result<v1::BeginImportReply> CallBegin(const ImportRequest& request, bool with_list);
   Status LocateOwn();
   Status CheckComplete() const;
