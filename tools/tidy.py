@@ -37,6 +37,7 @@ VAGUE_NAME = re.compile(
 )
 VAGUE_FILE = re.compile(r"(^|_)(manager|helpers?|utils?|common|misc)(_test)?\.(cc|h|py)$")
 SLEEP = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep|time\.sleep|asyncio\.sleep)\b")
+PAGE = re.compile(r"\bdocs/[\w/]+\.md\b|\b[A-Z]{4,}\.md\b")
 MARKDOWN_LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(#[^)]*)?\)")
 
 
