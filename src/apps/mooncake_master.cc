@@ -1,20 +1,23 @@
-// mooncake-master: the Store Master, one process a cluster.
+// mooncake-master: the Store Master as a program.
 //
 // Prints one line to standard output once it serves:
 //   mooncake-master listening on <host:port> folder=<folder>
-// The address is also in <folder>/address. A restart binds the address that was bound first, so that
-// clients and nodes find it again; --listen then only says something when it differs, which is an
-// error. SIGTERM and SIGINT end it in order.
+// and writes the same address to <folder>/address. A restart binds the address it had before
+// (clients and nodes go on knowing it) unless --listen names another port. SIGTERM and SIGINT end
+// it in order. Exit status: 0 ended so, 1 failed, 2 bad flags or configuration, 3 the folder or the
+// address is taken.
 
+#include <fmt/format.h>
 #include <signal.h>
-#include <yaml-cpp/yaml.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "apps/master_config.h"
 #include "base/log.h"
 #include "env/clock.h"
 #include "env/file.h"
@@ -29,142 +32,169 @@ namespace {
 
 using namespace mooncake;
 
-constexpr char kLogFile[] = "log.db";
-constexpr char kAddressFile[] = "address";
+constexpr int kFailed = 1;
+constexpr int kBadUse = 2;
+constexpr int kTaken = 3;
+
+// In the log's meta table; the file of the same name is for scripts.
 constexpr std::string_view kAddressKey = "bound_address";
-constexpr char kAnyPort[] = "127.0.0.1:0";
+// A process that was stopped or starved counts at most this much of the time: clients and nodes,
+// who could not reach it, lose nothing.
+constexpr int64_t kPauseToleranceMs = 1'000;
 
 struct Flags {
-  std::string folder;
-  std::string listen;  // empty: the address bound first, else any port of the loopback
   std::string config;
-  std::string log_level = "info";
-  master::MasterOptions options;
+  std::map<std::string, std::string> keys;  // set on the command line
 };
 
-template <class Enum>
-Result<Enum> ByName(const std::string& key, const std::string& name, int last) {
-  std::string upper = name;
-  for (char& c : upper) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
-  for (int i = 1; i <= last; ++i) {
-    if (model::Name(static_cast<Enum>(i)) == upper) return static_cast<Enum>(i);
-  }
-  return InvalidArgument(key + " has no value \"" + name + "\"");
+int Report(const Status& status, int code) {
+  std::fprintf(stderr, "mooncake-master: %s\n", status.ToString().c_str());
+  return code;
 }
 
-Status SetOption(const std::string& key, const YAML::Node& value, master::MasterOptions* options) {
-  const std::string text = value.as<std::string>();
-  if (key == "default_weight_preferred_residency") {
-    MC_ASSIGN_OR_RETURN(options->default_policy.preferred_residency,
-                        ByName<model::Residency>(key, text, model::kResidencyMax));
-  } else if (key == "default_weight_mixed_hot_ratio") {
-    options->default_policy.mixed_hot_ratio = value.as<double>();
-  } else if (key == "default_weight_migration_mode") {
-    MC_ASSIGN_OR_RETURN(options->default_policy.migration_mode,
-                        ByName<model::MigrationMode>(key, text, model::kMigrationModeMax));
-  } else if (key == "node_dead_after_ms") {
-    options->node_dead_after_ms = value.as<int64_t>();
-  } else if (key == "report_interval_ms") {
-    options->report_interval_ms = value.as<int64_t>();
-  } else if (key == "removal_batch_members") {
-    options->removal_batch_members = value.as<uint32_t>();
-  } else {
-    return InvalidArgument("unknown key \"" + key + "\"");
-  }
-  return OkStatus();
+sigset_t EndSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  return signals;
 }
 
-Status ReadConfig(const std::string& path, master::MasterOptions* options) {
-  MC_ASSIGN_OR_RETURN(const std::string text, env::ReadFile(path));
-  // yaml-cpp reports by exception; none leaves this function.
-  try {
-    const YAML::Node root = YAML::Load(text);
-    if (!root.IsMap()) return InvalidArgument(path + ": expected keys with values");
-    for (const auto& entry : root) {
-      const Status set = SetOption(entry.first.as<std::string>(), entry.second, options);
-      if (!set.ok()) return set.WithContext(path);
-    }
-  } catch (const YAML::Exception& error) {
-    return InvalidArgument(path + ": " + error.what());
+// The port that `listen` leaves to the system is the recorded one, if there is any.
+Result<std::string> AddressToBind(const std::string& listen, oplog::LogStore& log) {
+  constexpr std::string_view kAnyPort = ":0";
+  MC_ASSIGN_OR_RETURN(const std::optional<std::string> recorded, log.ReadMeta(kAddressKey));
+  if (!recorded || !listen.ends_with(kAnyPort)) return listen;
+  const size_t colon = recorded->rfind(':');
+  if (colon == std::string::npos) {
+    return Corrupt(fmt::format("the recorded address \"{}\" has no port", *recorded));
   }
-  return OkStatus();
+  return listen.substr(0, listen.size() - kAnyPort.size()) + recorded->substr(colon);
 }
 
-// What to bind: the address of the first start, if there was one.
-Result<std::string> ListenAddress(const Flags& flags, oplog::LogStore& log) {
-  MC_ASSIGN_OR_RETURN(const std::optional<std::string> bound, log.ReadMeta(kAddressKey));
-  if (!bound.has_value()) return flags.listen.empty() ? kAnyPort : flags.listen;
-  if (!flags.listen.empty() && flags.listen != kAnyPort && flags.listen != *bound) {
-    return InvalidArgument("--listen " + flags.listen + ": this store was bound to " + *bound +
-                           " first, where its clients look for it");
+Result<std::unique_ptr<rpc::GrpcMasterServer>> Listen(const std::string& listen,
+                                                      oplog::LogStore& log,
+                                                      master::Master& master) {
+  MC_ASSIGN_OR_RETURN(const std::string address, AddressToBind(listen, log));
+  Result<std::unique_ptr<rpc::GrpcMasterServer>> server =
+      rpc::GrpcMasterServer::Start(address, master);
+  if (!server.ok() && address != listen) {
+    return server.status().WithContext(
+        "this is the address that clients and nodes know; end what uses it, or give --listen "
+        "another port");
   }
-  return *bound;
+  return server;
 }
 
-Status Serve(const Flags& flags, const sigset_t& signals) {
-  MC_RETURN_IF_ERROR(env::MakeFolders(flags.folder));
-  MC_ASSIGN_OR_RETURN(const env::FolderLock lock, env::FolderLock::Acquire(flags.folder));
+// Until a signal ends it.
+Status Serve(const apps::MasterConfig& config, const sigset_t& signals, int* exit_code) {
   MC_ASSIGN_OR_RETURN(const std::unique_ptr<oplog::SqliteLog> log,
-                      oplog::SqliteLog::Open(flags.folder + "/" + kLogFile));
-  MC_ASSIGN_OR_RETURN(
-      const std::unique_ptr<master::Master> master,
-      master::Master::Open(flags.options, {*log, env::SystemClock::Instance(),
-                                           env::SystemRandom::Instance()}));
-  MC_ASSIGN_OR_RETURN(const std::string listen, ListenAddress(flags, *log));
-  MC_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::GrpcMasterServer> server,
-                      rpc::GrpcMasterServer::Start(listen, *master));
-  // Calls wait for the sequencer until the address is on record.
+                      oplog::SqliteLog::Open(config.folder + "/log.db"));
+  MC_ASSIGN_OR_RETURN(const std::unique_ptr<master::Master> master,
+                      master::Master::Open(config.options, {*log, env::SystemClock::Instance(),
+                                                            env::SystemRandom::Instance()}));
+  // Before anybody can ask; the log is still this thread's.
+  Result<std::unique_ptr<rpc::GrpcMasterServer>> started = Listen(config.listen, *log, *master);
+  if (!started.ok()) {
+    *exit_code = started.status().code() == Code::kUnavailable ? kTaken : kFailed;
+    return started.status();
+  }
+  const std::unique_ptr<rpc::GrpcMasterServer> server = *std::move(started);
   MC_RETURN_IF_ERROR(log->WriteMeta(kAddressKey, server->address()));
-  MC_RETURN_IF_ERROR(env::WriteFileDurably(flags.folder + "/" + kAddressFile,
-                                           server->address() + "\n"));
+  MC_RETURN_IF_ERROR(env::WriteFileDurably(config.folder + "/address", server->address() + "\n"));
   master->Start();
   std::printf("mooncake-master listening on %s folder=%s\n", server->address().c_str(),
-              flags.folder.c_str());
+              config.folder.c_str());
   std::fflush(stdout);
-  int received = 0;
-  sigwait(&signals, &received);
-  Log().info("master: ending on signal {}", received);
+  int signal = 0;
+  sigwait(&signals, &signal);
+  Log().info("master: ends on signal {}", signal);
   server->Stop();
   master->Stop();
   return log->Close();
+}
+
+Status Configure(const Flags& flags, apps::MasterConfig* config) {
+  if (!flags.config.empty()) {
+    MC_ASSIGN_OR_RETURN(const std::string yaml, env::ReadFile(flags.config, 1 << 20));
+    MC_RETURN_IF_ERROR(apps::ApplyYaml(yaml, config).WithContext(flags.config));
+  }
+  for (const auto& [key, value] : flags.keys) {
+    MC_RETURN_IF_ERROR(apps::ApplyKey(key, value, config));
+  }
+  MC_RETURN_IF_ERROR(apps::Validate(*config));
+  return SetLogLevel(config->log_level);
+}
+
+// --report-interval-ms for report_interval_ms.
+void AddKey(CLI::App& app, Flags& flags, const std::string& key, const std::string& help) {
+  std::string flag = "--" + key;
+  for (char& c : flag) c = c == '_' ? '-' : c;
+  app.add_option_function<std::string>(
+      flag, [&flags, key](const std::string& value) { flags.keys[key] = value; }, help);
+}
+
+void AddFlags(CLI::App& app, Flags& flags) {
+  app.set_version_flag("--version", "mooncake-master " + std::string(master::Version()));
+  app.footer(
+      "Every key of --config is a flag, too. A flag wins over the file.\n"
+      "Exit status: 0 ended by SIGTERM or SIGINT, 1 failed, 2 bad flags or configuration, "
+      "3 the folder or the address is taken.");
+  app.add_option("--config", flags.config, "YAML file");
+  AddKey(app, flags, "folder", "where the log is kept (required)");
+  AddKey(app, flags, "listen",
+         "host:port; port 0: the one it had before, else the system's choice [127.0.0.1:0]");
+  AddKey(app, flags, "log_level", "trace, debug, info, warning, error or off [info]");
+  AddKey(app, flags, "default_weight_preferred_residency", "hot, cold or mixed [mixed]");
+  AddKey(app, flags, "default_weight_mixed_hot_ratio", "0 < ratio < 1 [0.5]");
+  AddKey(app, flags, "default_weight_migration_mode", "pinned, manual or auto [auto]");
+  AddKey(app, flags, "report_interval_ms", "how often nodes report [500]");
+  AddKey(app, flags, "node_dead_after_ms", "silence after which a node counts as dead [3000]");
+  AddKey(app, flags, "lease_ttl_min_ms", "shortest lease a reader may ask for [10]");
+  AddKey(app, flags, "lease_ttl_max_ms", "longest [3600000]");
+  AddKey(app, flags, "import_ttl_min_ms", "shortest lease a publisher may ask for [10]");
+  AddKey(app, flags, "import_ttl_max_ms", "longest [3600000]");
+  AddKey(app, flags, "removal_batch_members", "payload objects deleted per log record [1024]");
+  AddKey(app, flags, "pause_tolerance_ms",
+         "of a pause of this process, how much counts for time-outs; 0: all of it [1000]");
+  for (const char* key :
+       {"weight_management_oplog_capability_confirmed", "weight_lineage_oplog_capability_confirmed",
+        "weight_migration_cooldown_ms", "weight_migration_max_members_per_round",
+        "weight_migration_max_bytes_per_round"}) {
+    AddKey(app, flags, key, "checked; without effect in this version");
+  }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   Flags flags;
-  CLI::App app{"The Store Master of the Mooncake Weight Store: decides and remembers which weight "
-               "revisions exist and where they are."};
-  app.set_version_flag("--version", "mooncake-master " + std::string(master::Version()));
-  app.add_option("--folder", flags.folder, "where the log is kept")->required();
-  app.add_option("--listen", flags.listen,
-                 "host:port, port 0 for any (default: as at the first start, else 127.0.0.1:0)");
-  app.add_option("--config", flags.config,
-                 "YAML file: default_weight_preferred_residency, default_weight_mixed_hot_ratio, "
-                 "default_weight_migration_mode, node_dead_after_ms, report_interval_ms, "
-                 "removal_batch_members");
-  app.add_option("--log-level", flags.log_level, "trace, debug, info, warning, error or off")
-      ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-
-  Status status = SetLogLevel(flags.log_level);
-  if (status.ok() && !flags.config.empty()) status = ReadConfig(flags.config, &flags.options);
-  if (!status.ok()) {
-    std::fprintf(stderr, "mooncake-master: %s\n", status.ToString().c_str());
-    return 2;
+  CLI::App app{
+      "The Store Master of the Mooncake Weight Store: knows every weight revision, and "
+      "what is where."};
+  AddFlags(app, flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kBadUse;
   }
-  rpc::RouteGrpcLog();
+  apps::MasterConfig config;
+  config.options.pause_tolerance_ms = kPauseToleranceMs;
+  if (const Status status = Configure(flags, &config); !status.ok()) return Report(status, kBadUse);
+
   // Before any thread is made, so that they all leave these to Serve.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
+  const sigset_t signals = EndSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  status = Serve(flags, signals);
-  if (!status.ok()) {
-    std::fprintf(stderr, "mooncake-master: %s\n", status.ToString().c_str());
-    return 1;
+  rpc::RouteGrpcLog();
+  if (const Status status = env::MakeFolders(config.folder); !status.ok()) {
+    return Report(status, kFailed);
   }
-  return 0;
+  const Result<env::FolderLock> lock = env::FolderLock::Acquire(config.folder);
+  if (!lock.ok()) {
+    return Report(lock.status(), lock.status().code() == Code::kUnavailable ? kTaken : kFailed);
+  }
+  int exit_code = kFailed;
+  const Status status = Serve(config, signals, &exit_code);
+  return status.ok() ? 0 : Report(status, exit_code);
 }

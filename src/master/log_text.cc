@@ -16,14 +16,22 @@ namespace {
 
 std::unique_ptr<google::protobuf::Message> BodyOf(uint32_t kind) {
   switch (kind) {
-    case v1::EVENT_KIND_OBJECT: return std::make_unique<v1::ObjectEvent>();
-    case v1::EVENT_KIND_ARENA: return std::make_unique<v1::ArenaEvent>();
-    case v1::EVENT_KIND_NODE: return std::make_unique<v1::NodeEvent>();
-    case v1::EVENT_KIND_REVISION: return std::make_unique<v1::RevisionEvent>();
-    case v1::EVENT_KIND_LEASE: return std::make_unique<v1::LeaseEvent>();
-    case v1::EVENT_KIND_TOMBSTONE: return std::make_unique<v1::TombstoneEvent>();
-    case v1::EVENT_KIND_COMMAND_OUTCOME: return std::make_unique<v1::CommandOutcome>();
-    default: return nullptr;
+    case v1::EVENT_KIND_OBJECT:
+      return std::make_unique<v1::ObjectEvent>();
+    case v1::EVENT_KIND_ARENA:
+      return std::make_unique<v1::ArenaEvent>();
+    case v1::EVENT_KIND_NODE:
+      return std::make_unique<v1::NodeEvent>();
+    case v1::EVENT_KIND_REVISION:
+      return std::make_unique<v1::RevisionEvent>();
+    case v1::EVENT_KIND_LEASE:
+      return std::make_unique<v1::LeaseEvent>();
+    case v1::EVENT_KIND_TOMBSTONE:
+      return std::make_unique<v1::TombstoneEvent>();
+    case v1::EVENT_KIND_COMMAND_OUTCOME:
+      return std::make_unique<v1::CommandOutcome>();
+    default:
+      return nullptr;
   }
 }
 
@@ -70,9 +78,9 @@ Result<LogBatchText> TextOf(const oplog::LogRecordView& record) {
     if (!events.empty()) events += ", ";
     events += *json;
   }
-  return LogBatchText{record.sequence, record.term, record.payload.size(),
-                      fmt::format(R"({{"time": "{}", "events": [{}]}})",
-                                  env::Iso8601Utc(record.time_ms), events)};
+  return LogBatchText{
+      record.sequence, record.term, record.payload.size(),
+      fmt::format(R"({{"time": "{}", "events": [{}]}})", env::Iso8601Utc(record.time_ms), events)};
 }
 
 }  // namespace

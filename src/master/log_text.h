@@ -13,14 +13,15 @@ struct LogBatchText {
   uint64_t sequence = 0;
   uint64_t term = 0;
   uint64_t bytes = 0;  // as stored
-  // {"time": "2026-01-01T00:00:00.000Z", "events": [{"kind": "REVISION", "version": 1, "body": {..}}]}
-  // with the field names of proto/mooncake/v1/log.proto; bytes fields are base64.
+  // {"time": "2026-01-01T00:00:00.000Z", "events": [{"kind": "REVISION", "version": 1, "body":
+  // {..}}]} with the field names of proto/mooncake/v1/log.proto; bytes fields are base64.
   std::string json;
 };
 
 // Batches `first` .. of the log file, at most `limit` of them (0: all). Every record's checksum is
-// checked. NOT_FOUND: no such file; CORRUPT: what oplog/sqlite_log.h calls so, or a record that is no
-// batch of events. An event of an unknown kind is shown with its kind's number and its body as base64.
+// checked. NOT_FOUND: no such file; CORRUPT: what oplog/sqlite_log.h calls so, or a record that is
+// no batch of events. An event of an unknown kind is shown with its kind's number and its body as
+// base64.
 Result<std::vector<LogBatchText>> ReadLogText(const std::string& path, uint64_t first,
                                               uint64_t limit);
 

@@ -33,8 +33,8 @@ class NodeRegistry {
     int64_t last_heard_ms = 0;
     bool alive = false;
     bool confirmed = false;  // has reported since it registered or fell silent
-    // Committed members that the last report lacked, and those that the one before it lacked too.
-    // A report may have been on its way while an import was committed; the next one was not.
+    // Committed members that the last report lacked, and those that the one before it lacked too. A
+    // report may have been on its way while an import was committed; the next one was not.
     std::map<model::ImportId, objects::MissingMembers> suspected;
     std::map<model::ImportId, objects::MissingMembers> missing;
   };

@@ -1,0 +1,105 @@
+#include "apps/master_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace mooncake::apps {
+namespace {
+
+using testing::HasSubstr;
+
+// The management RFC's example, word for word.
+constexpr const char* kRfcConfig = R"(
+default_weight_preferred_residency: "mixed"
+default_weight_mixed_hot_ratio: 0.5
+default_weight_migration_mode: "auto"
+weight_management_oplog_capability_confirmed: false
+weight_lineage_oplog_capability_confirmed: false
+weight_migration_cooldown_ms: 30000
+weight_migration_max_members_per_round: 64
+weight_migration_max_bytes_per_round: 1073741824
+)";
+
+MasterConfig WithFolder() {
+  MasterConfig config;
+  config.folder = "/f";
+  return config;
+}
+
+TEST(MasterConfig, TheRfcsExampleIsTheDefault) {
+  MasterConfig config = WithFolder();
+  const Status status = ApplyYaml(kRfcConfig, &config);
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  EXPECT_TRUE(Validate(config).ok());
+  EXPECT_EQ(config.options.default_policy, model::StoragePolicy());
+  EXPECT_EQ(config.weight_migration_cooldown_ms, 30'000u);
+  EXPECT_EQ(config.weight_migration_max_bytes_per_round, uint64_t{1} << 30);
+}
+
+TEST(MasterConfig, EveryKeyReachesItsField) {
+  MasterConfig config;
+  const Status status = ApplyYaml(
+      "listen: 0.0.0.0:7\nfolder: /x y\nlog_level: debug\n"
+      "default_weight_preferred_residency: cold\ndefault_weight_mixed_hot_ratio: 0.25\n"
+      "default_weight_migration_mode: pinned\nreport_interval_ms: 100\nnode_dead_after_ms: 900\n"
+      "lease_ttl_min_ms: 20\nlease_ttl_max_ms: 30\nimport_ttl_min_ms: 40\nimport_ttl_max_ms: 50\n"
+      "removal_batch_members: 7\npause_tolerance_ms: 0\n"
+      "weight_management_oplog_capability_confirmed: true\n"
+      "weight_lineage_oplog_capability_confirmed: true\n",
+      &config);
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  EXPECT_TRUE(Validate(config).ok());
+  EXPECT_EQ(config.listen, "0.0.0.0:7");
+  EXPECT_EQ(config.folder, "/x y");
+  EXPECT_EQ(config.log_level, "debug");
+  const model::StoragePolicy policy{model::Residency::kCold, 0.25, model::MigrationMode::kPinned};
+  EXPECT_EQ(config.options.default_policy, policy);
+  EXPECT_EQ(config.options.report_interval_ms, 100);
+  EXPECT_EQ(config.options.node_dead_after_ms, 900);
+  EXPECT_EQ(config.options.lease_ttl_min_ms, 20u);
+  EXPECT_EQ(config.options.lease_ttl_max_ms, 30u);
+  EXPECT_EQ(config.options.import_ttl_min_ms, 40u);
+  EXPECT_EQ(config.options.import_ttl_max_ms, 50u);
+  EXPECT_EQ(config.options.removal_batch_members, 7u);
+  EXPECT_EQ(config.options.pause_tolerance_ms, 0);
+  EXPECT_TRUE(config.weight_management_oplog_capability_confirmed);
+  EXPECT_TRUE(config.weight_lineage_oplog_capability_confirmed);
+}
+
+TEST(MasterConfig, AnEmptyFileChangesNothing) {
+  MasterConfig config = WithFolder();
+  EXPECT_TRUE(ApplyYaml("", &config).ok());
+  EXPECT_TRUE(ApplyYaml("# only words\n", &config).ok());
+  EXPECT_TRUE(Validate(config).ok());
+}
+
+TEST(MasterConfig, WhatIsWrongIsNamed) {
+  const auto refused = [](const std::string& yaml, const char* message) {
+    MasterConfig config = WithFolder();
+    Status status = ApplyYaml(yaml, &config);
+    if (status.ok()) status = Validate(config);
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << yaml;
+    EXPECT_THAT(status.message(), HasSubstr(message)) << yaml;
+  };
+  refused("\nreport_intervall_ms: 5", "line 2: unknown key report_intervall_ms");
+  refused("report_interval_ms: 5s", "report_interval_ms: expected a whole number, got \"5s\"");
+  refused("report_interval_ms: 99999999999999999999", "expected a whole number");
+  refused("report_interval_ms: [1]", "line 1: expected a key and one plain value");
+  refused("listen: a\nlisten: b", "line 2: listen stands twice");
+  refused("- a\n- b", "expected a mapping");
+  refused("a: b: c", "line 1: ");
+  refused("default_weight_preferred_residency: warm", "expected hot, cold or mixed, got \"warm\"");
+  refused("default_weight_migration_mode: never", "expected pinned, manual or auto, got \"never\"");
+  refused("default_weight_mixed_hot_ratio: 0", "above 0 and below 1, got \"0\"");
+  refused("default_weight_mixed_hot_ratio: 1", "above 0 and below 1, got \"1\"");
+  refused("default_weight_mixed_hot_ratio: nan", "above 0 and below 1, got \"nan\"");
+  refused("weight_lineage_oplog_capability_confirmed: yes", "expected true or false, got \"yes\"");
+  refused("weight_migration_max_members_per_round: 0", "max_members_per_round: expected 1 or more");
+  refused("weight_migration_max_bytes_per_round: 0", "max_bytes_per_round: expected 1 or more");
+  refused("weight_migration_max_bytes_per_round: -1", "expected a whole number, got \"-1\"");
+  refused("folder: ''", "folder: expected a path");
+  refused("node_dead_after_ms: 10", "node_dead_after_ms");
+}
+
+}  // namespace
+}  // namespace mooncake::apps
