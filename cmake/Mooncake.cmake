@@ -48,7 +48,7 @@ function(mooncake_test FOLDER)
     endif()
   endforeach()
   mooncake_compile_options(${FOLDER}_test)
-  # Tests are most of a cold build, and none of them is timed: a third less to compile.
+  # Tests are most of a cold build, and none of them is timed: up to a third less to compile.
   target_compile_options(${FOLDER}_test PRIVATE $<$<CONFIG:Release>:-O1>)
   add_test(NAME ${FOLDER} COMMAND ${FOLDER}_test)
   set_tests_properties(${FOLDER} PROPERTIES TIMEOUT 600)

@@ -24,7 +24,7 @@ def find_program(name: str) -> Path:
     """
     import mooncake._core as core
 
-    # A wheel has them beside the module, a build folder in bin/ (src/python/_core.so lies two down).
+    # A wheel has them beside the module; a build folder in bin/, with the module two folders down.
     module = Path(core.__file__).resolve()
     candidates = [module.parent / "bin" / name, module.parents[2] / "bin" / name]
     on_path = shutil.which(name)
