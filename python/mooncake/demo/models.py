@@ -222,7 +222,7 @@ class SyntheticQwen3Moe(Model):
     def target_layouts(self) -> list[ParallelLayout]:
         return [
             self._layout(tp=2, pp=2, ep=2, name="TP2/EP2 x PP2"),
-            ParallelLayout(experts=self.experts, name="TP1"),
+            self._layout(name="TP1"),
             self._layout(tp=3, ep=3, name="TP3/EP3, unequal"),
             self._layout(tp=2, ep=2, across=True, name="TP2/EP2, other dims"),
         ]
