@@ -180,7 +180,8 @@ def scan_links(layers: Layers, src: Path, seen: dict[str, dict[str, str]]) -> li
         folder, place = cmake.parent.name, cmake.relative_to(src.parent)
         text = cmake.read_text()
         for name, _ in cmake_calls(text, "mooncake_library"):
-            libraries.add(folder)
+            if "add_executable" not in text:
+                libraries.add(folder)
             if name != folder:
                 errors.append(f"{place}: mooncake_library({name}) in folder {folder}")
         words = set(re.findall(r"\bmooncake_(\w+)", strip_cmake_comments(text)))
