@@ -116,6 +116,12 @@ Result<std::string> RevisionReader::ReadObject(const std::string& name) {
       content = *std::move(read);
       return OkStatus();
     }
+    if (read.status().code() == Code::kNotFound) {
+      // The Master's record of it says that it must be there.
+      return Corrupt("METADATA object " + name + " of " + model::Describe(metadata_.identity) +
+                     " is missing on node " + node->second.node.node_id() + ": " +
+                     read.status().message());
+    }
     // The node may have been restarted: new address, new grant.
     if (read.status().code() == Code::kUnavailable) MC_RETURN_IF_ERROR(LocateMetadata());
     return read.status();

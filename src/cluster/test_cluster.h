@@ -214,6 +214,10 @@ class TestCluster {
     return true;
   }
 
+  // What a node answers to ReadMetadata is passed through this.
+  std::function<Result<std::string>(const std::string& name, Result<std::string> content)>
+      on_read_metadata;
+
   static bool Eventually(const std::function<bool()>& condition, int64_t deadline_ms = 20'000) {
     const env::Deadline deadline = env::Deadline::AfterMs(deadline_ms);
     while (!condition()) {
@@ -245,7 +249,9 @@ class TestCluster {
     }
     Result<std::string> ReadMetadata(const v1::Grant& grant, std::string_view name) override {
       MC_ASSIGN_OR_RETURN(const std::shared_ptr<node::Node> node, cluster_.FindNode(node_id_));
-      return node->ReadMetadata(grant, name);
+      Result<std::string> content = node->ReadMetadata(grant, name);
+      if (!cluster_.on_read_metadata) return content;
+      return cluster_.on_read_metadata(std::string(name), std::move(content));
     }
     ::mooncake::Status SealImport(const v1::Grant& grant) override {
       MC_ASSIGN_OR_RETURN(const std::shared_ptr<node::Node> node, cluster_.FindNode(node_id_));

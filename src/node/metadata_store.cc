@@ -1,5 +1,6 @@
 #include "node/metadata_store.h"
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <optional>
@@ -233,7 +234,11 @@ std::vector<HeldMetadata> MetadataStore::Held() const {
   std::vector<HeldMetadata> held;
   for (const auto& [import_id, import] : imports) {
     std::lock_guard state(import->state);
-    if (!import->dropped) held.push_back({import_id, import->objects.size(), import->sealed});
+    if (import->dropped) continue;
+    const auto whole = std::count_if(import->objects.begin(), import->objects.end(), [](const auto& o) {
+      return o.second.content != nullptr;
+    });
+    held.push_back({import_id, static_cast<uint64_t>(whole), import->sealed});
   }
   return held;
 }

@@ -26,7 +26,7 @@ namespace mooncake::node {
 
 struct HeldMetadata {
   uint64_t import_id = 0;
-  uint64_t objects = 0;
+  uint64_t objects = 0;  // that can be read; quarantined ones are lost
   bool sealed = false;
 };
 

@@ -180,6 +180,7 @@ TEST(MetadataStoreTest, ATornOrFlippedFileIsQuarantinedAndTheRestServed) {
   EXPECT_THAT(flipped.message(), HasSubstr("affinity of import 3"));
   EXPECT_EQ(store->Read(3, "digests/w0").status().code(), Code::kCorrupt);
   EXPECT_EQ(store->quarantined().size(), 2u);
+  EXPECT_EQ(store->Held()[0].objects, 1u);
   EXPECT_EQ(env::ListFolder(folder / "quarantine")->size(), 2u);
   // Its writer may bring it again.
   EXPECT_TRUE(Put(*store, 3, "affinity", "flipped").ok());
