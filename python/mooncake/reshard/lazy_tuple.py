@@ -43,7 +43,8 @@ class LazyTuple(tuple):
     def _item(self, index: int) -> Any:
         item = self._made.get(index)
         if item is None:
-            item = self._made[index] = self._load(index, index + 1)[0]
+            # setdefault: of two threads that make it at once, both get the same one.
+            item = self._made.setdefault(index, self._load(index, index + 1)[0])
         return item
 
     def __getitem__(self, index: Any) -> Any:
