@@ -1,4 +1,4 @@
-// The two digests of the product (DESIGN.md section 3): SHA-256 for manifests, ids and fingerprints,
+// The two digests of the product (ARCHITECTURE.md): SHA-256 for manifests, ids and fingerprints,
 // XXH3-128 for payload blocks.
 #pragma once
 

@@ -170,6 +170,23 @@ nb::dict PartFields(const PlacementHandle& self, size_t index) {
   return fields;
 }
 
+void BindPlacementMakers(nb::module_& m) {
+  m.def("make_placement", &MakePlacement, AnyArg("resource_id"), AnyArg("revision"),
+        AnyArg("weight_generation"), AnyArg("placement_set_id"), AnyArg("topology"),
+        AnyArg("parts"), AnyArg("placement_id"));
+  m.def("make_placement_from_fragments", &MakePlacementFromFragments, AnyArg("resource_id"),
+        AnyArg("revision"), AnyArg("weight_generation"), AnyArg("placement_set_id"),
+        AnyArg("topology"), AnyArg("tensors"), AnyArg("fragments"), AnyArg("placement_id"));
+  m.def(
+      "placement_from_json",
+      [](nb::str json) {
+        const std::string_view text = Utf8(json);
+        return PlacementHandle{
+            ValueOrThrow(WithoutGil([text] { return manifest::PlacementFromJson(text); }))};
+      },
+      nb::arg("text"));
+}
+
 void BindPlacement(nb::module_& m) {
   using Self = const PlacementHandle&;
   nb::class_<PlacementHandle>(m, "Placement")
@@ -226,20 +243,7 @@ void BindPlacement(nb::module_& m) {
             return self.value == other.value || *self.value == *other.value;
           },
           nb::sig("def __eq__(self, other: object, /) -> bool"));
-  m.def("make_placement", &MakePlacement, AnyArg("resource_id"), AnyArg("revision"),
-        AnyArg("weight_generation"), AnyArg("placement_set_id"), AnyArg("topology"),
-        AnyArg("parts"), AnyArg("placement_id"));
-  m.def("make_placement_from_fragments", &MakePlacementFromFragments, AnyArg("resource_id"),
-        AnyArg("revision"), AnyArg("weight_generation"), AnyArg("placement_set_id"),
-        AnyArg("topology"), AnyArg("tensors"), AnyArg("fragments"), AnyArg("placement_id"));
-  m.def(
-      "placement_from_json",
-      [](nb::str json) {
-        const std::string_view text = Utf8(json);
-        return PlacementHandle{
-            ValueOrThrow(WithoutGil([text] { return manifest::PlacementFromJson(text); }))};
-      },
-      nb::arg("text"));
+  BindPlacementMakers(m);
 }
 
 // ---- stored manifests ---------------------------------------------------------------------------

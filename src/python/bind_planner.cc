@@ -345,10 +345,53 @@ nb::list RouteTuples(const reshard::LogicalPlan& plan) {
   return routes;
 }
 
+void BindExecutors(nb::class_<LogicalPlanHandle>& plan) {
+  using Self = const LogicalPlanHandle&;
+  plan.def(
+          "executor_count",
+          [](Self self, const std::string& side) {
+            return ExecutorsOn(*self.value, SideOf(side)).size();
+          },
+          nb::arg("side"))
+      .def(
+          "executor_participant",
+          [](Self self, const std::string& side, size_t index) {
+            return ToStr(ExecutorPart(*self.value, SideOf(side), index).participant_id);
+          },
+          nb::arg("side"), nb::arg("index"))
+      .def(
+          "executor_fragment_count",
+          [](Self self, const std::string& side, size_t index) {
+            return ExecutorPart(*self.value, SideOf(side), index).fragments.size();
+          },
+          nb::arg("side"), nb::arg("index"))
+      .def(
+          "executor_fragment_ids",
+          [](Self self, const std::string& side, size_t index, size_t begin, size_t end) {
+            const auto& fragments = ExecutorPart(*self.value, SideOf(side), index).fragments;
+            if (begin > end || end > fragments.size()) throw nb::index_error();
+            nb::list ids;
+            for (size_t i = begin; i < end; ++i) {
+              ids.append(ToStr(fragments[i].placement_fragment_id));
+            }
+            return ids;
+          },
+          nb::arg("side"), nb::arg("index"), nb::arg("begin"), nb::arg("end"))
+      .def(
+          "operation_indices",
+          [](Self self, const std::string& side, size_t index) {
+            const auto lists = reshard::OperationsByExecutor(*self.value, SideOf(side));
+            if (index + 1 >= lists.begins.size()) throw nb::index_error();
+            return IndexTuple(lists.of(index));
+          },
+          nb::arg("side"), nb::arg("index"));
+}
+
 void BindLogicalPlan(nb::module_& m) {
   using Self = const LogicalPlanHandle&;
-  nb::class_<LogicalPlanHandle>(m, "LogicalPlan")
-      .def_prop_ro("total_bytes", [](Self self) { return self.value->total_bytes(); })
+  nb::class_<LogicalPlanHandle> plan(m, "LogicalPlan");
+  BindExecutors(plan);
+  plan.def_prop_ro("total_bytes", [](Self self) { return self.value->total_bytes(); })
       .def_prop_ro("total_segments", [](Self self) { return self.value->total_segments(); })
       .def_prop_ro("memory_bytes", [](Self self) { return self.value->memory_bytes(); })
       .def_prop_ro("operation_count", [](Self self) { return self.value->operations().size(); })
@@ -387,44 +430,6 @@ void BindLogicalPlan(nb::module_& m) {
           },
           nb::arg("begin"), nb::arg("end"), nb::arg("sources"), nb::arg("targets"))
       .def("pipeline_routes", [](Self self) { return RouteTuples(*self.value); })
-      .def(
-          "executor_count",
-          [](Self self, const std::string& side) {
-            return ExecutorsOn(*self.value, SideOf(side)).size();
-          },
-          nb::arg("side"))
-      .def(
-          "executor_participant",
-          [](Self self, const std::string& side, size_t index) {
-            return ToStr(ExecutorPart(*self.value, SideOf(side), index).participant_id);
-          },
-          nb::arg("side"), nb::arg("index"))
-      .def(
-          "executor_fragment_count",
-          [](Self self, const std::string& side, size_t index) {
-            return ExecutorPart(*self.value, SideOf(side), index).fragments.size();
-          },
-          nb::arg("side"), nb::arg("index"))
-      .def(
-          "executor_fragment_ids",
-          [](Self self, const std::string& side, size_t index, size_t begin, size_t end) {
-            const auto& fragments = ExecutorPart(*self.value, SideOf(side), index).fragments;
-            if (begin > end || end > fragments.size()) throw nb::index_error();
-            nb::list ids;
-            for (size_t i = begin; i < end; ++i) {
-              ids.append(ToStr(fragments[i].placement_fragment_id));
-            }
-            return ids;
-          },
-          nb::arg("side"), nb::arg("index"), nb::arg("begin"), nb::arg("end"))
-      .def(
-          "operation_indices",
-          [](Self self, const std::string& side, size_t index) {
-            const auto lists = reshard::OperationsByExecutor(*self.value, SideOf(side));
-            if (index + 1 >= lists.begins.size()) throw nb::index_error();
-            return IndexTuple(lists.of(index));
-          },
-          nb::arg("side"), nb::arg("index"))
       .def(
           "__eq__",
           [](Self self, const LogicalPlanHandle& other) {

@@ -1,8 +1,8 @@
 // The store's client for Python: StoreClient and Importer, conversion only.
 //
-// Failures of the store are mooncake._core.StoreError(code name, message); the face turns them into its
-// own classes. The GIL is released while the core works and taken back for callbacks, which also give
-// Ctrl-C its chance: a pending signal cancels the operation and its exception goes on.
+// Failures of the store are mooncake._core.StoreError(code name, message); the face turns them into
+// its own classes. The GIL is released while the core works and taken back for callbacks, which
+// also give Ctrl-C its chance: a pending signal cancels the operation and its exception goes on.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -41,11 +41,10 @@ PyObject* store_error = nullptr;
 [[noreturn]] void ThrowStoreError(const Status& status) {
   // A signal handler's exception that cancelled the operation matters more than the cancellation.
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
-  const nb::object args =
-      nb::make_tuple(nb::str(std::string(CodeName(status.code())).c_str()),
-                     nb::steal(PyUnicode_DecodeUTF8(status.message().data(),
-                                                    static_cast<Py_ssize_t>(status.message().size()),
-                                                    "replace")));
+  const nb::object args = nb::make_tuple(
+      nb::str(std::string(CodeName(status.code())).c_str()),
+      nb::steal(PyUnicode_DecodeUTF8(status.message().data(),
+                                     static_cast<Py_ssize_t>(status.message().size()), "replace")));
   PyErr_SetObject(store_error, args.ptr());
   throw nb::python_error();
 }
@@ -90,7 +89,8 @@ Enum ByName(std::string_view name, int last, const char* field) {
   for (int i = 1; i <= last; ++i) {
     if (Lower(model::Name(static_cast<Enum>(i))) == name) return static_cast<Enum>(i);
   }
-  ThrowStoreError(InvalidArgument(std::string(field) + " has no value \"" + std::string(name) + "\""));
+  ThrowStoreError(
+      InvalidArgument(std::string(field) + " has no value \"" + std::string(name) + "\""));
 }
 
 std::optional<model::StoragePolicy> PolicyOf(const std::optional<PolicyTuple>& fields) {
@@ -191,11 +191,11 @@ std::unique_ptr<PyStoreClient> Open(const std::string& target,
   if (capacity_bytes != 0) options.capacity_bytes = capacity_bytes;
   if (!step_observer.is_none()) {
     // Shared, so that copies of the function object never touch the count without the GIL.
-    auto observer = std::shared_ptr<nb::object>(new nb::object(std::move(step_observer)),
-                                                [](nb::object* held) {
-                                                  nb::gil_scoped_acquire acquire;
-                                                  delete held;
-                                                });
+    auto observer =
+        std::shared_ptr<nb::object>(new nb::object(std::move(step_observer)), [](nb::object* held) {
+          nb::gil_scoped_acquire acquire;
+          delete held;
+        });
     options.client.step_observer = [observer](std::string_view step) -> Status {
       nb::gil_scoped_acquire acquire;
       try {
@@ -364,8 +364,9 @@ void BindImporter(nb::module_& m) {
 }  // namespace
 
 void BindStore(nb::module_& m) {
-  store_error = PyErr_NewExceptionWithDoc(
-      "mooncake._core.StoreError", "A store operation failed: (code name, message).", nullptr, nullptr);
+  store_error = PyErr_NewExceptionWithDoc("mooncake._core.StoreError",
+                                          "A store operation failed: (code name, message).",
+                                          nullptr, nullptr);
   m.attr("StoreError") = nb::borrow(store_error);
   m.def("set_log_level", [](const std::string& level) { Check(SetLogLevel(level)); });
 
@@ -409,8 +410,8 @@ void BindStore(nb::module_& m) {
              return Take(WithoutGil([&] { return opened.DescribeCluster(); }));
            })
       .def("list", &List)
-      .def("remove", &Remove, nb::arg("identity"),
-           nb::arg("expected_metadata_generation").none(), nb::arg("timeout_seconds"));
+      .def("remove", &Remove, nb::arg("identity"), nb::arg("expected_metadata_generation").none(),
+           nb::arg("timeout_seconds"));
 }
 
 }  // namespace mooncake::python

@@ -261,7 +261,6 @@ def changed_operation(plan, index=0, **changes):
 
 def test_hand_made_plans_are_checked():
     plan, stored_plan = PLANS["placement"], PLANS["stored"]
-    executor = plan.target_executors[0]
     cases = [
         (plan, {"resource_id": ""}, "resource_id must be a non-empty string"),
         (plan, {"resource_id": "x"}, "resource_id differ"),
@@ -300,6 +299,18 @@ def test_hand_made_plans_are_checked():
             {"source_tensors": plan.source_tensors[1:]},
             "logical plan source tensor catalog differs",
         ),
+        (plan, {"operations": plan.operations[1:]}, "logical target fragment is not fully covered"),
+        (stored_plan, {"source_manifest": 7}, "logical transfer plan source manifest is invalid"),
+    ]
+    for base, changes, message in cases:
+        with refused(message):
+            dataclasses.replace(base, **changes)
+
+
+def test_executors_of_hand_made_plans_are_checked():
+    plan = PLANS["placement"]
+    executor = plan.target_executors[0]
+    cases = [
         (plan, {"target_executors": ()}, "logical plan has no target executor metadata"),
         (plan, {"source_executors": ()}, "logical plan has no source executor metadata"),
         (plan, {"target_executors": [1]}, "must contain PlacementExecutorPlan"),
@@ -326,8 +337,6 @@ def test_hand_made_plans_are_checked():
             },
             "logical target executor",
         ),
-        (plan, {"operations": plan.operations[1:]}, "logical target fragment is not fully covered"),
-        (stored_plan, {"source_manifest": 7}, "logical transfer plan source manifest is invalid"),
     ]
     for base, changes, message in cases:
         with refused(message):

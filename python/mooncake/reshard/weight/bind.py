@@ -54,24 +54,7 @@ def bind_tensors(
         used.add(key)
         memory = memory_of(tensors[key], writable=True)
         check_fragment_memory(fragment, descriptors[fragment.tensor_id], memory)
-        bound.append(
-            RuntimeBindingFragment(
-                placement_fragment_id=fragment.placement_fragment_id,
-                fragment_id=f"{participant_id}:{fragment.placement_fragment_id}",
-                address=memory.address,
-                nbytes=memory.nbytes,
-                worker_id=participant_id,
-                endpoint=socket.gethostname() or "localhost",
-                device=memory.device,
-                itemsize=memory.itemsize,
-                local_shape=memory.shape,
-                strides_bytes=memory.strides_bytes,
-                storage_address=memory.address,
-                storage_nbytes=memory.nbytes,
-                storage_offset_bytes=0,
-                owner=memory.owner,
-            )
-        )
+        bound.append(_bound(participant_id, fragment, memory))
     unknown = sorted(set(tensors) - used)
     if unknown:
         raise ValueError(f"{participant_id} holds no fragment of: {', '.join(unknown)}")
@@ -85,6 +68,25 @@ def bind_tensors(
         revision=placement.revision,
         participant_id=participant_id,
         fragments=bound,
+    )
+
+
+def _bound(participant_id: str, fragment: Any, memory: TensorMemory) -> RuntimeBindingFragment:
+    return RuntimeBindingFragment(
+        placement_fragment_id=fragment.placement_fragment_id,
+        fragment_id=f"{participant_id}:{fragment.placement_fragment_id}",
+        address=memory.address,
+        nbytes=memory.nbytes,
+        worker_id=participant_id,
+        endpoint=socket.gethostname() or "localhost",
+        device=memory.device,
+        itemsize=memory.itemsize,
+        local_shape=memory.shape,
+        strides_bytes=memory.strides_bytes,
+        storage_address=memory.address,
+        storage_nbytes=memory.nbytes,
+        storage_offset_bytes=0,
+        owner=memory.owner,
     )
 
 
