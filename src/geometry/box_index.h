@@ -22,8 +22,8 @@ class BoxIndex {
   size_t size() const { return boxes_.size(); }
   const Box& box(uint32_t position) const { return boxes_[position]; }
 
-  // Appends to `found` the positions (in the constructor's order) of all boxes that share an element
-  // with `query`, in no particular order.
+  // Appends to `found` the positions (in the constructor's order) of all boxes that share an
+  // element with `query`, in no particular order.
   void FindOverlaps(const Box& query, std::vector<uint32_t>* found) const;
 
   // Whether some two of the boxes share an element.

@@ -19,9 +19,8 @@ TEST(BoxTest, RefusesWhatIsNoBox) {
               HasSubstr("1 to 8 dimensions, got 9"));
   EXPECT_THAT(MakeBox(Numbers{0, 0}, Numbers{4, 0}).status().message(),
               HasSubstr("extent of dimension 1 must be at least 1, got 0"));
-  EXPECT_THAT(
-      MakeBox(Numbers{std::numeric_limits<int64_t>::max()}, Numbers{1}).status().message(),
-      HasSubstr("leaves 64 bits: offset 9223372036854775807 plus extent 1"));
+  EXPECT_THAT(MakeBox(Numbers{std::numeric_limits<int64_t>::max()}, Numbers{1}).status().message(),
+              HasSubstr("leaves 64 bits: offset 9223372036854775807 plus extent 1"));
   EXPECT_EQ(MakeBox(Numbers{0}, Numbers{0}).status().code(), Code::kInvalidArgument);
   EXPECT_TRUE(MakeBox(Numbers(8, 0), Numbers(8, 1)).ok());
 }

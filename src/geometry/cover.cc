@@ -31,9 +31,8 @@ bool SweepLine(std::span<const Box> boxes, Positions positions, int dim) {
 bool SweepPlane(std::span<const Box> boxes, Positions positions, int dim, int across) {
   SortByBegin(boxes, positions, dim);
   std::vector<uint32_t> by_end(positions.begin(), positions.end());
-  std::sort(by_end.begin(), by_end.end(), [boxes, dim](uint32_t a, uint32_t b) {
-    return boxes[a].end(dim) < boxes[b].end(dim);
-  });
+  std::sort(by_end.begin(), by_end.end(),
+            [boxes, dim](uint32_t a, uint32_t b) { return boxes[a].end(dim) < boxes[b].end(dim); });
   std::map<int64_t, int64_t> active;  // begin -> end
   size_t ended = 0;
   for (uint32_t p : positions) {
@@ -49,8 +48,8 @@ bool SweepPlane(std::span<const Box> boxes, Positions positions, int dim, int ac
   return false;
 }
 
-// Where each run of boxes with one and the same interval in `dim` begins, after sorting by it; empty
-// when different intervals overlap, so that the dimension does not separate the boxes.
+// Where each run of boxes with one and the same interval in `dim` begins, after sorting by it;
+// empty when different intervals overlap, so that the dimension does not separate the boxes.
 std::vector<size_t> SlabsOf(std::span<const Box> boxes, Positions positions, int dim) {
   SortByBegin(boxes, positions, dim);
   std::vector<size_t> slabs{0};

@@ -17,8 +17,8 @@ namespace mooncake::geometry {
 bool BoxesOverlap(std::span<const Box> boxes);
 
 // The public geometry face: the same answer, but sets of three and more dimensions are swept along
-// dimension 0 with at most `pairwise_budget` comparisons. INVALID_ARGUMENT "high-dimensional overlap
-// budget exceeded before validation" beyond it, and for boxes of different ranks.
+// dimension 0 with at most `pairwise_budget` comparisons. INVALID_ARGUMENT "high-dimensional
+// overlap budget exceeded before validation" beyond it, and for boxes of different ranks.
 Result<bool> BoxesOverlapWithin(std::span<const Box> boxes, uint64_t pairwise_budget);
 
 // Whether the boxes are disjoint, inside `container`, and fill it. False for no boxes.

@@ -45,7 +45,8 @@ std::vector<Box> RandomTiling(const Box& container, size_t wanted, std::mt19937_
     const Box box = boxes[which];
     const int dim = static_cast<int>(random() % static_cast<size_t>(box.rank()));
     if (box.extent(dim) < 2) continue;
-    const int64_t cut = 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(box.extent(dim) - 1));
+    const int64_t cut =
+        1 + static_cast<int64_t>(random() % static_cast<uint64_t>(box.extent(dim) - 1));
     Numbers offset, shape;
     for (int d = 0; d < box.rank(); ++d) {
       offset.push_back(box.begin(d));
@@ -163,9 +164,9 @@ double SecondsToCover(const Box& container, const std::vector<Box>& boxes, bool 
 // Bounds are far above what is measured (milliseconds) and far below a pairwise test's 10^10 steps.
 TEST(CoverTest, HundredThousandBoxesInEveryRankWithoutPairwiseWork) {
   std::mt19937_64 random(7);
-  for (const Numbers& grid : {Numbers{100'000}, Numbers{320, 320}, Numbers{1, 100'000},
-                              Numbers{47, 47, 47}, Numbers{18, 18, 18, 18},
-                              Numbers{1, 50'000, 1, 2}, Numbers{4, 4, 4, 4, 4, 4, 4, 6}}) {
+  for (const Numbers& grid :
+       {Numbers{100'000}, Numbers{320, 320}, Numbers{1, 100'000}, Numbers{47, 47, 47},
+        Numbers{18, 18, 18, 18}, Numbers{1, 50'000, 1, 2}, Numbers{4, 4, 4, 4, 4, 4, 4, 6}}) {
     std::vector<Box> boxes;
     Numbers at(grid.size(), 0);
     Numbers shape, unit;
@@ -185,8 +186,8 @@ TEST(CoverTest, HundredThousandBoxesInEveryRankWithoutPairwiseWork) {
     const Box container = B(Numbers(grid.size(), 0), shape);
     EXPECT_LT(SecondsToCover(container, boxes, true), 5.0) << boxes.size() << " boxes";
   }
-  for (const Numbers& shape : {Numbers{60'000, 60'000}, Numbers{2000, 2000, 2000},
-                               Numbers{300, 300, 300, 300}}) {
+  for (const Numbers& shape :
+       {Numbers{60'000, 60'000}, Numbers{2000, 2000, 2000}, Numbers{300, 300, 300, 300}}) {
     const Box container = B(Numbers(shape.size(), 0), shape);
     const std::vector<Box> boxes = RandomTiling(container, 100'000, random);
     EXPECT_LT(SecondsToCover(container, boxes, true), 10.0) << boxes.size() << " irregular boxes";

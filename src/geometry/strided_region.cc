@@ -65,8 +65,8 @@ StridedRegion CanonicalRegion(const Box& source, const Box& target, const Box& o
     region.target_base_offset +=
         static_cast<uint64_t>(overlap.begin(d) - target.begin(d)) * target_stride;
     if (d < rank - 1) {
-      folding = folding && source_stride == region.inner_bytes &&
-                target_stride == region.inner_bytes;
+      folding =
+          folding && source_stride == region.inner_bytes && target_stride == region.inner_bytes;
       if (folding) {
         region.inner_bytes *= static_cast<uint64_t>(overlap.extent(d));
       } else {

@@ -97,8 +97,8 @@ class RegionSplitter {
 
  private:
   StridedRegion region_;
-  int level_ = 0;             // the loop that is cut; == loops: the inner run
-  uint64_t rounds_max_ = 0;   // rounds of `level_` (or bytes of the inner run) a piece
+  int level_ = 0;            // the loop that is cut; == loops: the inner run
+  uint64_t rounds_max_ = 0;  // rounds of `level_` (or bytes of the inner run) a piece
   bool done_ = false;
   std::array<uint64_t, kMaxRank + 1> index_{};
 };

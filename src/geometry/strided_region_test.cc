@@ -21,7 +21,8 @@ Box B(Numbers offset, Numbers shape) { return *MakeBox(offset, shape); }
 
 Segments SegmentsOf(const StridedRegion& region) {
   Segments segments;
-  ForEachSegment(region, [&](uint64_t s, uint64_t t, uint64_t n) { segments.emplace_back(s, t, n); });
+  ForEachSegment(region,
+                 [&](uint64_t s, uint64_t t, uint64_t n) { segments.emplace_back(s, t, n); });
   return segments;
 }
 
@@ -89,8 +90,8 @@ TEST(StridedRegionTest, FoldsWhileBothSidesAreDense) {
 
 TEST(StridedRegionTest, CoalescesOuterLoops) {
   // Both sides keep dims 0 and 1 whole and cut dim 2: two loops with one gap.
-  const StridedRegion region = CanonicalRegion(B({0, 0, 0}, {3, 4, 8}), B({0, 0, 0}, {3, 4, 2}),
-                                               B({0, 0, 0}, {3, 4, 2}), 1);
+  const StridedRegion region =
+      CanonicalRegion(B({0, 0, 0}, {3, 4, 8}), B({0, 0, 0}, {3, 4, 2}), B({0, 0, 0}, {3, 4, 2}), 1);
   EXPECT_EQ(region.loops, 2);
   const StridedRegion coalesced = Coalesced(region);
   EXPECT_EQ(coalesced.loops, 1);
@@ -99,8 +100,8 @@ TEST(StridedRegionTest, CoalescesOuterLoops) {
 }
 
 TEST(StridedRegionTest, BoundsNameTheSideAndBothValues) {
-  const StridedRegion region = CanonicalRegion(B({0, 0}, {4, 8}), B({0, 0}, {4, 4}),
-                                               B({0, 0}, {4, 4}), 2);
+  const StridedRegion region =
+      CanonicalRegion(B({0, 0}, {4, 8}), B({0, 0}, {4, 4}), B({0, 0}, {4, 4}), 2);
   EXPECT_EQ(region.source_end(), 3u * 16 + 8);
   EXPECT_EQ(region.target_end(), 32u);
   EXPECT_TRUE(ValidateBounds(region, 56, 32).ok());
@@ -172,8 +173,8 @@ RC_GTEST_PROP(StridedRegionProperty, CopiesTheElementsOfTheOverlap, ()) {
   const uint64_t max_bytes = 1 + random() % (expected.size() + 2);
   std::vector<std::pair<uint64_t, uint64_t>> pieced;
   uint64_t pieces = 0;
-  for (RegionSplitter splitter(random() % 2 == 0 ? region : coalesced, max_bytes);
-       !splitter.done(); ++pieces) {
+  for (RegionSplitter splitter(random() % 2 == 0 ? region : coalesced, max_bytes); !splitter.done();
+       ++pieces) {
     const StridedRegion piece = splitter.Next();
     RC_ASSERT(piece.total_bytes() <= max_bytes);
     const auto bytes = BytesOf(piece);

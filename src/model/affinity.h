@@ -1,5 +1,6 @@
 // The affinity summary and the payload-key digest: two facts about a group's payload objects that
-// the publisher writes and the Master recomputes from its own objects. This file is their one format.
+// the publisher writes and the Master recomputes from its own objects. This file is their one
+// format.
 //
 // Pure functions of names, sizes and unit numbers; nothing here knows manifests or fragments.
 //

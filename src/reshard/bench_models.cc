@@ -14,11 +14,11 @@ using manifest::AxisSemantics;
 using manifest::Extents;
 using manifest::ParallelRank;
 
-// How a tensor lies on its workers: the pipeline stage and expert-parallel rank that own it, and the
-// dimensions that tp and ep split (-1: replicated along tp).
+// How a tensor lies on its workers: the pipeline stage and expert-parallel rank that own it, and
+// the dimensions that tp and ep split (-1: replicated along tp).
 struct Layout {
   int64_t stage = 0;
-  int64_t expert_rank = -1;    // -1: not owned by one
+  int64_t expert_rank = -1;  // -1: not owned by one
   int64_t tp_dim = -1;
   bool ep_splits_experts = false;  // along dimension 0
 };
@@ -35,7 +35,8 @@ class ModelBuilder {
       for (int64_t pp = 0; pp < p_.pp; ++pp) {
         for (int64_t ep = 0; ep < (p_.shared_workers ? 1 : p_.ep); ++ep) {
           for (int64_t tp = 0; tp < p_.tp; ++tp) {
-            const ParallelRank rank{.dp = dp, .tp = tp, .pp = pp, .ep = p_.shared_workers ? tp : ep};
+            const ParallelRank rank{
+                .dp = dp, .tp = tp, .pp = pp, .ep = p_.shared_workers ? tp : ep};
             topology.participants.push_back(
                 {"worker-" + std::to_string(topology.participants.size()), rank});
           }
@@ -154,10 +155,14 @@ manifest::PlacementPtr Qwen3MoePlacement(const Parallelism& parallelism, bool gr
   for (int64_t layer = 0; layer < kLayers; ++layer) {
     const std::string name = Layer(layer);
     const int64_t stage = builder.StageOf(layer, kLayers);
-    builder.Add(name + ".self_attn.q_proj.weight", {kQuery, kHidden}, 2, {.stage = stage, .tp_dim = 0});
-    builder.Add(name + ".self_attn.k_proj.weight", {kKeyValue, kHidden}, 2, {.stage = stage, .tp_dim = 0});
-    builder.Add(name + ".self_attn.v_proj.weight", {kKeyValue, kHidden}, 2, {.stage = stage, .tp_dim = 0});
-    builder.Add(name + ".self_attn.o_proj.weight", {kHidden, kQuery}, 2, {.stage = stage, .tp_dim = 1});
+    builder.Add(name + ".self_attn.q_proj.weight", {kQuery, kHidden}, 2,
+                {.stage = stage, .tp_dim = 0});
+    builder.Add(name + ".self_attn.k_proj.weight", {kKeyValue, kHidden}, 2,
+                {.stage = stage, .tp_dim = 0});
+    builder.Add(name + ".self_attn.v_proj.weight", {kKeyValue, kHidden}, 2,
+                {.stage = stage, .tp_dim = 0});
+    builder.Add(name + ".self_attn.o_proj.weight", {kHidden, kQuery}, 2,
+                {.stage = stage, .tp_dim = 1});
     builder.Add(name + ".self_attn.q_norm.weight", {128}, 2, {.stage = stage});
     builder.Add(name + ".self_attn.k_norm.weight", {128}, 2, {.stage = stage});
     builder.Add(name + ".input_layernorm.weight", {kHidden}, 2, {.stage = stage});

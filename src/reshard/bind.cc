@@ -23,7 +23,8 @@ struct ObjectTable {
 
 ObjectTable TabulateObjects(const LogicalPlan& plan) {
   const std::span<const StoredFragment> fragments = plan.source_stored_fragments();
-  const size_t prefix = plan.source_manifest()->group_id.size() + std::string_view("/payload/").size();
+  const size_t prefix =
+      plan.source_manifest()->group_id.size() + std::string_view("/payload/").size();
   ObjectTable table;
   std::unordered_map<std::string_view, uint32_t> known;
   for (size_t i = 0; i < plan.operations().size(); ++i) {

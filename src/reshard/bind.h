@@ -1,8 +1,8 @@
 // Binding a logical plan to addresses.
 //
-// Binding is cheap and never plans again: it checks the runtime binding against the target placement
-// (manifest::ValidateRuntimeBinding) and looks up one address a fragment. A BoundPlan is immutable;
-// any thread may read it. It keeps the plan alive, not the memory behind the addresses.
+// Binding is cheap and never plans again: it checks the runtime binding against the target
+// placement (manifest::ValidateRuntimeBinding) and looks up one address a fragment. A BoundPlan is
+// immutable; any thread may read it. It keeps the plan alive, not the memory behind the addresses.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,18 @@ namespace mooncake::reshard {
 
 // A payload object that a stored plan reads.
 struct SourceObject {
-  std::string_view key;   // into the plan's manifest
-  std::string_view name;  // the key below <group>/payload/
+  std::string_view key;       // into the plan's manifest
+  std::string_view name;      // the key below <group>/payload/
   uint64_t bytes_needed = 0;  // sum over operations
   uint64_t first_byte = 0;    // smallest and one past the largest byte of the object that is read
   uint64_t end_byte = 0;
 };
 
 struct BoundOperation {
-  uint32_t operation = 0;       // index into the plan's operations
-  uint32_t object = 0;          // index into BoundPlan::objects()
-  uint64_t object_offset = 0;   // where the source fragment begins in its object
-  uint64_t target_address = 0;  // where the target fragment begins in memory
+  uint32_t operation = 0;          // index into the plan's operations
+  uint32_t object = 0;             // index into BoundPlan::objects()
+  uint64_t object_offset = 0;      // where the source fragment begins in its object
+  uint64_t target_address = 0;     // where the target fragment begins in memory
   geometry::StridedRegion region;  // canonical; relative to those two
 };
 
@@ -55,8 +55,8 @@ class BoundPlan {
 
   LogicalPlanPtr plan_;
   std::vector<SourceObject> objects_;
-  std::vector<uint32_t> object_of_;   // per operation
-  std::vector<uint64_t> addresses_;   // per target fragment of the plan
+  std::vector<uint32_t> object_of_;  // per operation
+  std::vector<uint64_t> addresses_;  // per target fragment of the plan
 };
 using BoundPlanPtr = std::shared_ptr<const BoundPlan>;
 

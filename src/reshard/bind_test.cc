@@ -54,8 +54,7 @@ struct Stored {
 };
 Stored Store(const PlacementPtr& placement, uint64_t pack_threshold) {
   UploadPlan upload = PlanUpload(placement, "g", pack_threshold).value();
-  StoredManifestPtr manifest =
-      BuildStoredManifest(upload, "d", "2026-01-01T00:00:00Z").value();
+  StoredManifestPtr manifest = BuildStoredManifest(upload, "d", "2026-01-01T00:00:00Z").value();
   return {std::move(upload), std::move(manifest)};
 }
 
@@ -77,7 +76,8 @@ TEST(BindTest, OperationsCarryObjectsOffsetsAndAddresses) {
   for (size_t i = 0; i < bound->size(); ++i) {
     const BoundOperation operation = bound->operation(i);
     EXPECT_EQ(operation.region, plan->region(i));
-    EXPECT_EQ(bound->object_begin(i), operation.object_offset + operation.region.source_base_offset);
+    EXPECT_EQ(bound->object_begin(i),
+              operation.object_offset + operation.region.source_base_offset);
     EXPECT_EQ(operation.target_address, bound->target_address(i));
     const auto& fragments = target->parts[1].fragments;
     const auto f = plan->operations()[i].target;
@@ -96,8 +96,8 @@ TEST(BindTest, RefusesWhatDoesNotBelongTogether) {
   const BoundMemory mine = BindMemory(*target, target->parts[1]);
   EXPECT_THAT(BindStoredToLocalTarget(PlanStored(stored.manifest, target).value(), *mine.binding),
               Refused("the plan fills the whole placement"));
-  EXPECT_THAT(BindStoredToLocalTarget(
-                  PlanPlacementToLocalTarget(Halves(0), target, "p1").value(), *mine.binding),
+  EXPECT_THAT(BindStoredToLocalTarget(PlanPlacementToLocalTarget(Halves(0), target, "p1").value(),
+                                      *mine.binding),
               Refused("not a stored manifest"));
   RuntimeBinding stale = *mine.binding;
   stale.placement_digest = std::string(64, '0');

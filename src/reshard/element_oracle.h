@@ -1,5 +1,5 @@
-// An oracle for plans that knows nothing of planning: every element of a tensor holds its own global
-// index, so a buffer's right content follows from the box alone.
+// An oracle for plans that knows nothing of planning: every element of a tensor holds its own
+// global index, so a buffer's right content follows from the box alone.
 //
 // Tests only. Elements are little-endian numbers of the tensor's itemsize.
 #pragma once
@@ -11,7 +11,6 @@
 #include <random>
 #include <string>
 #include <vector>
-
 
 #include "base/check.h"
 #include "manifest/lookup.h"
@@ -153,8 +152,7 @@ inline BoundMemory BindMemory(const manifest::Placement& placement,
     bound.device = "cpu";
     bound.itemsize = tensor->itemsize;
     bound.local_shape = fragment.local_shape;
-    bound.strides_bytes =
-        *manifest::CanonicalStridesBytes(fragment.local_shape, tensor->itemsize);
+    bound.strides_bytes = *manifest::CanonicalStridesBytes(fragment.local_shape, tensor->itemsize);
     bound.storage_address = bound.address;
     bound.storage_nbytes = bound.nbytes;
     binding.fragments.push_back(std::move(bound));

@@ -20,13 +20,15 @@ bool IsDpOwned(const manifest::TensorDescriptor& tensor) {
 
 void FragmentGroups::Load(const manifest::TensorDescriptor& tensor,
                           std::span<const manifest::PlacementFragment> fragments,
-                          std::span<const uint32_t> members, bool prove_tiling) {
+                          const FragmentsByTensor& by_tensor, size_t position, bool prove_tiling) {
   // In (dp, pp, ep, tp) order. dp always selects, unless dp owns the tensor: then it selects as an
   // owner and the position of the group among dp ranks means nothing.
   std::array<bool, 4> selects{true, false, false, false};
   for (const manifest::ParallelAxis& axis : tensor.parallel_axes) {
     if (axis.semantics == AxisSemantics::kOwnership) selects[static_cast<size_t>(axis.kind)] = true;
   }
+  const std::span<const uint32_t> members = by_tensor.of(position);
+  PrefetchFragments(fragments, by_tensor.members, by_tensor.begins[position], members.size());
   entries_.clear();
   member_boxes_.clear();
   for (uint32_t member : members) {

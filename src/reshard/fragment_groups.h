@@ -1,9 +1,9 @@
 // FragmentGroups: the fragments of one tensor, by distinct box and by owner.
 //
-// Internal to the folder. A fragment's owner is its coordinates along the tensor's ownership axes; a
-// group is all fragments of one owner within one dp rank (or, when dp itself owns the tensor, of one
-// owner over all dp ranks). The groups are the contract's unit of choice: a source group is read
-// from when its distinct boxes tile the tensor, and a target group must tile it. One object is
+// Internal to the folder. A fragment's owner is its coordinates along the tensor's ownership axes;
+// a group is all fragments of one owner within one dp rank (or, when dp itself owns the tensor, of
+// one owner over all dp ranks). The groups are the contract's unit of choice: a source group is
+// read from when its distinct boxes tile the tensor, and a target group must tile it. One object is
 // loaded again for each tensor and keeps its memory.
 #pragma once
 
@@ -14,6 +14,7 @@
 
 #include "geometry/box.h"
 #include "manifest/types.h"
+#include "reshard/tensor_table.h"
 
 namespace mooncake::reshard {
 
@@ -24,22 +25,22 @@ class FragmentGroups {
   struct Entry {
     // (dp, pp, ep, tp): what selects the group; coordinates that do not are 0.
     std::array<int64_t, 4> group{};
-    uint32_t box = 0;       // position in boxes()
-    uint32_t fragment = 0;  // position in the span given to Load
+    uint32_t box = 0;               // position in boxes()
+    uint32_t fragment = 0;          // position in the span given to Load
     std::array<int64_t, 4> rank{};  // (dp, pp, ep, tp)
   };
   struct Group {
     int64_t dp = 0;  // 0 when dp owns the tensor
     uint32_t first = 0;
-    uint32_t count = 0;   // of entries
-    bool tiles = false;   // its distinct boxes tile the tensor exactly
+    uint32_t count = 0;  // of entries
+    bool tiles = false;  // its distinct boxes tile the tensor exactly
   };
 
-  // `members` are positions in `fragments`, ascending, all of `tensor`, which has at most
+  // The fragments of one tensor, whose position in `by_tensor` is `position` and which has at most
   // geometry::kMaxRank dimensions. Group::tiles means something only with `prove_tiling`.
   void Load(const manifest::TensorDescriptor& tensor,
             std::span<const manifest::PlacementFragment> fragments,
-            std::span<const uint32_t> members, bool prove_tiling);
+            const FragmentsByTensor& by_tensor, size_t position, bool prove_tiling);
 
   // The tensor's distinct boxes, ascending.
   const std::vector<geometry::Box>& boxes() const { return boxes_; }

@@ -151,8 +151,7 @@ TEST(GoldenPlan, LocalPlansAreTheGlobalPlanByParticipant) {
   ASSERT_TRUE(whole.ok() && whole_stored.ok());
   const ExecutorOperations operations = OperationsByExecutor(**whole, PlanSide::kTarget);
   for (size_t e = 0; e < (*whole)->target_executors().size(); ++e) {
-    const std::string& participant =
-        target->parts[(*whole)->target_executors()[e]].participant_id;
+    const std::string& participant = target->parts[(*whole)->target_executors()[e]].participant_id;
     const auto local = PlanPlacementToLocalTarget(source, target, participant);
     const auto local_stored = PlanStoredToLocalTarget(GoldenStored(), target, participant);
     ASSERT_TRUE(local.ok() && local_stored.ok());

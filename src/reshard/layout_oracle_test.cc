@@ -104,8 +104,9 @@ PlacementPtr InBoxes(const Extents& shape, const std::vector<Box>& boxes) {
     }
     fragments.push_back(manifest::Fragment("w", offset, extents));
   }
-  return manifest::PlacementFromFragments(
-             manifest::Inventory(manifest::Topology({{}}), {manifest::Tensor("w", shape)}, fragments))
+  return manifest::PlacementFromFragments(manifest::Inventory(manifest::Topology({{}}),
+                                                              {manifest::Tensor("w", shape)},
+                                                              fragments))
       .value();
 }
 

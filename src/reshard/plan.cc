@@ -77,8 +77,8 @@ Box LogicalPlan::overlap(size_t operation) const {
 }
 
 geometry::StridedRegion LogicalPlan::region(size_t operation) const {
-  return geometry::CanonicalRegion(source_box(operation), target_box(operation),
-                                   overlap(operation), ItemsizeOf(target_fragment(operation)));
+  return geometry::CanonicalRegion(source_box(operation), target_box(operation), overlap(operation),
+                                   ItemsizeOf(target_fragment(operation)));
 }
 
 size_t LogicalPlan::memory_bytes() const {
@@ -143,8 +143,8 @@ ExecutorOperations OperationsByExecutor(const LogicalPlan& plan, PlanSide side) 
     const manifest::PlacementFragment& fragment =
         source_side ? plan.source_placement_fragments()[plan.operations()[i].source]
                     : plan.target_fragment(i);
-    const auto it = std::lower_bound(ranks.begin(), ranks.end(),
-                                     std::pair{key_of(fragment.rank), uint32_t{0}});
+    const auto it =
+        std::lower_bound(ranks.begin(), ranks.end(), std::pair{key_of(fragment.rank), uint32_t{0}});
     MC_CHECK(it != ranks.end() && it->first == key_of(fragment.rank));
     executor_of[i] = it->second;
     ++result.begins[it->second + 1];

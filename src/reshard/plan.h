@@ -26,7 +26,8 @@ struct PlanningLimits {
   uint64_t max_segments_per_region = 1'000'000;
   uint64_t max_total_lowered_segments = 10'000'000;
 
-  // For callers that execute strided regions as they are: nothing expands, so segments cost nothing.
+  // For callers that execute strided regions as they are: nothing expands, so segments cost
+  // nothing.
   static constexpr PlanningLimits Unexpanded(uint64_t max_transfer_regions = UINT32_MAX) {
     return {max_transfer_regions, UINT64_MAX, UINT64_MAX};
   }
@@ -76,7 +77,9 @@ class LogicalPlan {
   const manifest::PlacementFragment& target_fragment(size_t operation) const {
     return target_fragments()[operations_[operation].target];
   }
-  const std::string& tensor_id(size_t operation) const { return target_fragment(operation).tensor_id; }
+  const std::string& tensor_id(size_t operation) const {
+    return target_fragment(operation).tensor_id;
+  }
   // The source fragment's id, whichever kind it is.
   const std::string& source_fragment_id(size_t operation) const;
   geometry::Box source_box(size_t operation) const;
@@ -88,8 +91,8 @@ class LogicalPlan {
   uint64_t total_bytes() const { return total_bytes_; }
   uint64_t total_segments() const { return total_segments_; }  // saturates
 
-  // Parts (indices into the placement's parts) that take part, ordered by (dp, pp, ep, tp). A stored
-  // source has no executors.
+  // Parts (indices into the placement's parts) that take part, ordered by (dp, pp, ep, tp). A
+  // stored source has no executors.
   std::span<const uint32_t> source_executors() const { return source_executors_; }
   std::span<const uint32_t> target_executors() const { return target_executors_; }
 

@@ -118,7 +118,8 @@ std::unordered_map<std::string_view, uint32_t> PositionsById(std::span<const Fra
 
 std::unordered_map<std::string_view, uint32_t> PositionsOf(
     std::span<const PlacementFragment> fragments) {
-  return PositionsById(fragments, [](const auto& f) { return std::string_view(f.placement_fragment_id); });
+  return PositionsById(fragments,
+                       [](const auto& f) { return std::string_view(f.placement_fragment_id); });
 }
 
 bool SameTensors(std::span<const TensorDescriptor> given,
@@ -177,12 +178,12 @@ class PlanChecker {
   Status CheckSide(const char* side, const std::string& resource_id,
                    const std::string& revision) const {
     if (resource_id != fields_.resource_id) {
-      return InvalidArgument(std::string("logical plan and ") + side + " resource_id differ: " +
-                             fields_.resource_id + " and " + resource_id);
+      return InvalidArgument(std::string("logical plan and ") + side +
+                             " resource_id differ: " + fields_.resource_id + " and " + resource_id);
     }
     if (revision != fields_.revision) {
-      return InvalidArgument(std::string("logical plan and ") + side + " revision differ: " +
-                             fields_.revision + " and " + revision);
+      return InvalidArgument(std::string("logical plan and ") + side +
+                             " revision differ: " + fields_.revision + " and " + revision);
     }
     return OkStatus();
   }
@@ -198,13 +199,13 @@ class PlanChecker {
             SourceIdOf(operation));
       }
       const geometry::StridedRegion region = StridedRegionOf(operation);
-      MC_RETURN_IF_ERROR(geometry::ValidateBounds(region, SourceBytesOf(operation),
-                                                  operation.target.nbytes));
+      MC_RETURN_IF_ERROR(
+          geometry::ValidateBounds(region, SourceBytesOf(operation), operation.target.nbytes));
       const uint64_t segments = region.segment_count();
       if (segments > limits.max_segments_per_region) {
-        return InvalidArgument("logical transfer region exceeds max_segments_per_region: " +
-                               std::to_string(segments) + " > " +
-                               std::to_string(limits.max_segments_per_region));
+        return InvalidArgument(
+            "logical transfer region exceeds max_segments_per_region: " + std::to_string(segments) +
+            " > " + std::to_string(limits.max_segments_per_region));
       }
       if (__builtin_add_overflow(total_segments_, segments, &total_segments_)) {
         total_segments_ = UINT64_MAX;
@@ -265,7 +266,7 @@ class PlanChecker {
 
   Status CheckPlacementSource() {
     const manifest::Placement& placement = *fields_.source_placement;
-    source_tensors_ = std::make_shared<const TensorList>(SortedTensors(placement.tensors));
+    source_tensors_ = std::make_shared<const TensorList>(PlacementTensors(placement.tensors));
     if (!SameTensors(fields_.source_tensors, *source_tensors_)) {
       return InvalidArgument("logical plan source tensor catalog differs from placement");
     }
@@ -305,8 +306,8 @@ class PlanChecker {
       }
       const PlacementPart* part = manifest::FindPart(placement, executor.participant_id);
       if (part == nullptr) {
-        return InvalidArgument(name + "participant differs from placement: " +
-                               executor.participant_id);
+        return InvalidArgument(name +
+                               "participant differs from placement: " + executor.participant_id);
       }
       if (!(executor.rank == part->rank)) {
         return InvalidArgument(name + "rank differs from placement: " + executor.participant_id);
@@ -316,8 +317,8 @@ class PlanChecker {
                       part->fragments.end(), [](const std::string& id, const auto& fragment) {
                         return id == fragment.placement_fragment_id;
                       })) {
-        return InvalidArgument(name + "fragment ids differ from placement: " +
-                               executor.participant_id);
+        return InvalidArgument(name +
+                               "fragment ids differ from placement: " + executor.participant_id);
       }
       const auto position = static_cast<uint32_t>(part - placement.parts.data());
       if (!touched.contains(position)) {
@@ -394,11 +395,9 @@ class PlanChecker {
     std::vector<Box> overlaps;
     bool whole = true;
     for (const TransferRegion& operation : fields_.operations) {
-      overlaps.push_back(
-          geometry::UncheckedBox(operation.overlap_offset, operation.overlap_shape));
-      const std::optional<Box> shared =
-          SourceBoxOf(operation).Intersect(geometry::UncheckedBox(
-              operation.target.global_offset, operation.target.local_shape));
+      overlaps.push_back(geometry::UncheckedBox(operation.overlap_offset, operation.overlap_shape));
+      const std::optional<Box> shared = SourceBoxOf(operation).Intersect(
+          geometry::UncheckedBox(operation.target.global_offset, operation.target.local_shape));
       whole = whole && shared && *shared == overlaps.back();
     }
     if (whole) overlaps.clear();
@@ -419,8 +418,7 @@ class PlanChecker {
     const PlacementPart& part = placement.parts[target_executors_[0]];
     const auto positions = PositionsOf(part.fragments);
     for (PlannedOperation& operation : operations_) {
-      operation.target =
-          positions.at(placement.fragments[operation.target].placement_fragment_id);
+      operation.target = positions.at(placement.fragments[operation.target].placement_fragment_id);
     }
     return target_executors_[0];
   }

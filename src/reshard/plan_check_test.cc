@@ -78,7 +78,10 @@ TEST(TransferRegionTest, FieldsAreCheckedOneByOne) {
               Refused("transfer region logical box is invalid"));
   EXPECT_THAT(With([](auto& r) { r.overlap_shape[1] = 0; }),
               Refused("transfer region logical box is invalid"));
-  EXPECT_THAT(With([](auto& r) { r.overlap_shape[0] = INT64_MAX; r.overlap_offset[0] = 1; }),
+  EXPECT_THAT(With([](auto& r) {
+                r.overlap_shape[0] = INT64_MAX;
+                r.overlap_offset[0] = 1;
+              }),
               Refused("transfer region logical box is invalid"));
   EXPECT_THAT(With([](auto& r) { r.overlap_shape[0] = 3; }),
               Refused("transfer region exceeds source logical fragment"));
@@ -90,12 +93,16 @@ TEST(TransferRegionTest, FieldsAreCheckedOneByOne) {
   EXPECT_THAT(With([](auto& r) { r.source_strides.clear(); }), Refused("loop ranks differ"));
   EXPECT_THAT(With([](auto& r) { r.outer_loop_counts[0] = 0; }),
               Refused("outer_loop_counts must be at least 1"));
-  EXPECT_THAT(With([](auto& r) { r.target_strides[0] = -6; }), Refused("strides must be at least 0"));
+  EXPECT_THAT(With([](auto& r) { r.target_strides[0] = -6; }),
+              Refused("strides must be at least 0"));
   EXPECT_THAT(With([](auto& r) { r.target.nbytes *= 2; }), Refused("transfer region itemsize"));
   EXPECT_THAT(With([](auto& r) { r.target.nbytes += 1; }), Refused("transfer region itemsize"));
   EXPECT_THAT(With([](auto& r) { r.inner_bytes = 12; }),
               Refused("transfer region loop geometry does not match overlap"));
-  EXPECT_THAT(With([](auto& r) { r.outer_loop_counts[0] = INT64_MAX; r.inner_bytes = INT64_MAX; }),
+  EXPECT_THAT(With([](auto& r) {
+                r.outer_loop_counts[0] = INT64_MAX;
+                r.inner_bytes = INT64_MAX;
+              }),
               Refused("transfer region loop geometry does not match overlap"));
   EXPECT_THAT(With([](auto& r) { r.source_base_offset = 2; }),
               Refused("transfer region source base offset is inconsistent: expected 0, got 2"));
@@ -164,7 +171,8 @@ TEST(LogicalPlanTest, IdentityAndLimits) {
   EXPECT_THAT(Changed(good, [](auto& f) { f.resource_id = ""; }), Refused("resource_id"));
   EXPECT_THAT(Changed(good, [](auto& f) { f.resource_id = "n"; }),
               Refused("resource_id differ: n and m"));
-  EXPECT_THAT(Changed(good, [](auto& f) { f.revision = "q"; }), Refused("revision differ: q and r"));
+  EXPECT_THAT(Changed(good, [](auto& f) { f.revision = "q"; }),
+              Refused("revision differ: q and r"));
   EXPECT_THAT(Changed(good, [](auto& f) { f.target_placement = nullptr; }),
               Refused("target placement"));
   EXPECT_THAT(Changed(good, [](auto& f) { f.source_placement = nullptr; }),
@@ -187,8 +195,9 @@ TEST(LogicalPlanTest, IdentityAndLimits) {
 
 TEST(LogicalPlanTest, TargetSide) {
   const LogicalPlanFields good = PlacementFields();
-  EXPECT_THAT(Changed(good, [](auto& f) { f.operations[0].target.placement_fragment_id = "other"; }),
-              Refused("logical plan and target placement fragment snapshots differ: other"));
+  EXPECT_THAT(
+      Changed(good, [](auto& f) { f.operations[0].target.placement_fragment_id = "other"; }),
+      Refused("logical plan and target placement fragment snapshots differ: other"));
   EXPECT_THAT(Changed(good, [](auto& f) { f.operations[0].target.pipeline_stage_id = 4; }),
               Refused("logical plan and target placement fragment snapshots differ"));
   EXPECT_THAT(Changed(good, [](auto& f) { f.target_executors.clear(); }),
@@ -219,7 +228,8 @@ TEST(LogicalPlanTest, PlacementSourceSide) {
               Refused("logical plan source tensor catalog differs from placement"));
   EXPECT_THAT(Changed(good,
                       [](auto& f) {
-                        std::get<PlacementFragment>(f.operations[0].source).placement_fragment_id = "x";
+                        std::get<PlacementFragment>(f.operations[0].source).placement_fragment_id =
+                            "x";
                       }),
               Refused("logical plan and source placement fragment snapshots differ: x"));
   EXPECT_THAT(Changed(good, [](auto& f) { f.source_executors.clear(); }),
@@ -237,18 +247,16 @@ TEST(LogicalPlanTest, StoredSourceSide) {
   EXPECT_THAT(Changed(good, [](auto&) {}), Accepted());
   EXPECT_THAT(Changed(good, [](auto& f) { f.source_tensors[0].itemsize = 4; }),
               Refused("logical plan source tensor catalog differs"));
-  EXPECT_THAT(Changed(good,
-                      [](auto& f) {
-                        std::get<StoredFragment>(f.operations[0].source).object_offset = 1;
-                      }),
-              Refused("logical plan and source manifest fragment snapshots differ"));
+  EXPECT_THAT(
+      Changed(good,
+              [](auto& f) { std::get<StoredFragment>(f.operations[0].source).object_offset = 1; }),
+      Refused("logical plan and source manifest fragment snapshots differ"));
   EXPECT_THAT(Changed(good, [](auto& f) { f.source_executors = f.target_executors; }),
               Refused("stored source has source executor metadata"));
-  EXPECT_THAT(Changed(good,
-                      [](auto& f) {
-                        f.operations[0].source = PlacementFields().operations[0].source;
-                      }),
-              Refused("does not match the plan's source kind"));
+  EXPECT_THAT(
+      Changed(good,
+              [](auto& f) { f.operations[0].source = PlacementFields().operations[0].source; }),
+      Refused("does not match the plan's source kind"));
 }
 
 TEST(LogicalPlanTest, OperationsMayCopyPartsAndStandInAnyOrder) {

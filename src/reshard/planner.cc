@@ -1,6 +1,7 @@
 #include "reshard/planner.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -40,7 +41,7 @@ struct Target {
 
 Target WholeTarget(const manifest::PlacementPtr& placement) {
   return {placement, std::nullopt,
-          std::make_shared<const TensorList>(SortedTensors(placement->tensors)),
+          std::make_shared<const TensorList>(PlacementTensors(placement->tensors)),
           placement->fragments};
 }
 
@@ -59,7 +60,7 @@ Result<Target> LocalTarget(const manifest::PlacementPtr& placement,
     return InvalidArgument("unknown target participant: " + std::string(*participant_id));
   }
   return Target{placement, static_cast<uint32_t>(part - placement->parts.data()),
-                std::make_shared<const TensorList>(SortedTensors(part->tensors)),
+                std::make_shared<const TensorList>(PlacementTensors(part->tensors)),
                 part->fragments};
 }
 
@@ -90,27 +91,42 @@ std::string JoinIds(std::span<const TensorDescriptor* const> tensors) {
   return joined;
 }
 
-Status CheckTensorSets(const SourceIndex& source, const Target& target) {
-  const auto by_id = [](const auto* a, const auto* b) { return a->tensor_id < b->tensor_id; };
-  const auto difference = [&](const TensorList& a, const TensorList& b) {
-    TensorList result;
-    std::set_difference(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(result), by_id);
-    return result;
-  };
-  if (target.part) {
-    if (target.fragments.empty()) {
-      return InvalidArgument("local target manifest has no fragments: " +
-                             target.placement->parts[*target.part].participant_id);
-    }
-  } else if (const TensorList missing = difference(*source.tensors(), *target.tensors);
-             !missing.empty()) {
-    return InvalidArgument("target manifests are missing tensors: " + JoinIds(missing));
+// Checks the tensor sets and returns, for each target tensor, its position among the source's.
+Result<std::vector<uint32_t>> MatchTensors(const SourceIndex& source, const Target& target) {
+  const TensorList& wanted = *target.tensors;
+  const TensorList& offered = *source.tensors();
+  if (target.part && target.fragments.empty()) {
+    return InvalidArgument("local target manifest has no fragments: " +
+                           target.placement->parts[*target.part].participant_id);
   }
-  if (const TensorList unknown = difference(*target.tensors, *source.tensors());
-      !unknown.empty()) {
+  std::vector<uint32_t> positions(wanted.size());
+  const auto same_id = [](const auto* a, const auto* b) { return a->tensor_id == b->tensor_id; };
+  if (std::equal(wanted.begin(), wanted.end(), offered.begin(), offered.end(), same_id)) {
+    std::iota(positions.begin(), positions.end(), 0u);
+    return positions;
+  }
+  if (!target.part) {
+    TensorList missing;
+    std::set_difference(offered.begin(), offered.end(), wanted.begin(), wanted.end(),
+                        std::back_inserter(missing),
+                        [](const auto* a, const auto* b) { return a->tensor_id < b->tensor_id; });
+    if (!missing.empty()) {
+      return InvalidArgument("target manifests are missing tensors: " + JoinIds(missing));
+    }
+  }
+  TensorList unknown;
+  for (size_t t = 0; t < wanted.size(); ++t) {
+    const std::optional<uint32_t> position = source.table().Find(wanted[t]->tensor_id);
+    if (position) {
+      positions[t] = *position;
+    } else {
+      unknown.push_back(wanted[t]);
+    }
+  }
+  if (!unknown.empty()) {
     return InvalidArgument("target manifests contain unknown tensors: " + JoinIds(unknown));
   }
-  return OkStatus();
+  return positions;
 }
 
 // What must agree for bytes to be interchangeable; how the two sides are cut may differ.
@@ -170,9 +186,9 @@ class PieceFinder {
       const Box overlap = *box.Intersect(target);
       covered = geometry::SaturatingAdd(covered, overlap.volume());
       pieces_.push_back({position, geometry::SummarizeRegion(box, target, overlap, itemsize)});
-      in_order = in_order && (pieces_.size() == 1 ||
-                              pieces_[pieces_.size() - 2].region.target_base_offset <
-                                  pieces_.back().region.target_base_offset);
+      in_order = in_order &&
+                 (pieces_.size() == 1 || pieces_[pieces_.size() - 2].region.target_base_offset <
+                                             pieces_.back().region.target_base_offset);
       if (!tiling.exact) overlaps_.push_back(overlap);
     }
     // Disjoint overlaps begin at different elements of the target, so the offset decides.
@@ -196,8 +212,8 @@ class PieceFinder {
 };
 
 // One planning run. Works tensor by tensor, where neighbours share cache lines and answers; only
-// when something is wrong does it walk the fragments in the contract's order, to name the fault that
-// the contract names.
+// when something is wrong does it walk the fragments in the contract's order, to name the fault
+// that the contract names.
 class Planner {
  public:
   Planner(SourceIndexPtr source, Target target, const PlanningLimits& limits)
@@ -208,9 +224,9 @@ class Planner {
 
   Result<LogicalPlanPtr> Run() {
     MC_RETURN_IF_ERROR(CheckIdentity(*source_, *target_.placement));
-    MC_RETURN_IF_ERROR(CheckTensorSets(*source_, target_));
+    MC_ASSIGN_OR_RETURN(source_tensor_, MatchTensors(*source_, target_));
     MC_RETURN_IF_ERROR(ValidateTensorRanks(*target_.tensors));
-    MapTensors();
+    GroupFragments();
     MC_RETURN_IF_ERROR(PlanTensors());
     if (faulty_) return NameTheFault();
     return Assemble();
@@ -219,23 +235,22 @@ class Planner {
  private:
   bool can_plan() const { return source_->rank_status().ok() && source_->choice_status().ok(); }
 
-  void MapTensors() {
-    for (const TensorDescriptor* tensor : *target_.tensors) {
-      source_tensor_.push_back(*source_->table().Find(tensor->tensor_id));
-    }
-    tensor_of_ = TensorsOf(target_.fragments, TensorTable(*target_.tensors));
+  void GroupFragments() {
+    // A whole target has the source's tensors in the source's order.
+    tensor_of_ = TensorsOf(target_.fragments,
+                           target_.part ? TensorTable(*target_.tensors) : source_->table());
     by_tensor_ = GroupByTensor(tensor_of_, target_.tensors->size());
   }
 
   Status PlanTensors() {
     piece_counts_.assign(target_.fragments.size(), 0);
-    used_source_parts_.assign(
-        source_->placement() ? source_->placement()->parts.size() : size_t{1}, false);
+    used_source_parts_.assign(source_->placement() ? source_->placement()->parts.size() : size_t{1},
+                              false);
     std::vector<int64_t> dps;
     if (!target_.part) dps = TargetDps();
     const bool can_plan = this->can_plan();
     for (uint32_t tensor = 0; tensor < target_.tensors->size(); ++tensor) {
-      groups_.Load(*(*target_.tensors)[tensor], target_.fragments, by_tensor_.of(tensor),
+      groups_.Load(*(*target_.tensors)[tensor], target_.fragments, by_tensor_, tensor,
                    /*prove_tiling=*/!target_.part);
       if (!target_.part) MC_RETURN_IF_ERROR(CheckTargetCovered(tensor, dps));
       if (can_plan && !faulty_) faulty_ = !PlanTensor(tensor);
@@ -333,17 +348,14 @@ class Planner {
     for (uint32_t f = 0; f < target_.fragments.size(); ++f) {
       const uint32_t source_tensor = source_tensor_[tensor_of_[f]];
       const TensorDescriptor& descriptor = *(*target_.tensors)[tensor_of_[f]];
-      MC_RETURN_IF_ERROR(
-          CheckCompatible(*(*source_->tensors())[source_tensor], descriptor));
+      MC_RETURN_IF_ERROR(CheckCompatible(*(*source_->tensors())[source_tensor], descriptor));
       const PlacementFragment& fragment = target_.fragments[f];
-      const ReplicaSelection& selection =
-          source_->SelectionFor(source_tensor, fragment.rank.dp);
+      const ReplicaSelection& selection = source_->SelectionFor(source_tensor, fragment.rank.dp);
       if (!finder_.Find(source_->tiling(selection),
                         geometry::UncheckedBox(fragment.global_offset, fragment.local_shape),
                         static_cast<uint64_t>(descriptor.itemsize))) {
         return InvalidArgument("target fragment is not fully covered: " +
-                               fragment.placement_fragment_id + " of tensor " +
-                               fragment.tensor_id);
+                               fragment.placement_fragment_id + " of tensor " + fragment.tensor_id);
       }
       for (const Piece& piece : finder_.pieces()) {
         MC_RETURN_IF_ERROR(ChargeLimits(piece.region.segment_count, &regions, &segments));
@@ -364,9 +376,9 @@ class Planner {
     }
     if (__builtin_add_overflow(*segments, region_segments, segments)) *segments = UINT64_MAX;
     if (*segments > limits_.max_total_lowered_segments) {
-      return InvalidArgument("logical transfer plan exceeds max_total_lowered_segments: " +
-                             std::to_string(*segments) + " > " +
-                             std::to_string(limits_.max_total_lowered_segments));
+      return InvalidArgument(
+          "logical transfer plan exceeds max_total_lowered_segments: " + std::to_string(*segments) +
+          " > " + std::to_string(limits_.max_total_lowered_segments));
     }
     return OkStatus();
   }

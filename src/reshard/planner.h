@@ -7,7 +7,8 @@
 //   covers its tensors; 5. one complete source DP replica per target dp, one owner per tensor;
 //   6. per target fragment: descriptors agree, the overlapping source boxes tile it exactly;
 //   7. limits, checked as they are reached.
-// Every failure is INVALID_ARGUMENT. Tensors of more than geometry::kMaxRank dimensions are refused.
+// Every failure is INVALID_ARGUMENT. Tensors of more than geometry::kMaxRank dimensions are
+// refused.
 //
 // What depends on the source alone (steps 5 and the box index) is a SourceIndex, made once and
 // shared by any number of plans from that source, from any thread. Cost: n log n in the fragments,

@@ -74,7 +74,8 @@ TEST(PlannerTest, RowsToColumns) {  // case A1
 
 TEST(PlannerTest, UnevenDivision) {  // cases A3 and A9
   for (const Extents& from : {Extents{2, 2, 1}, Extents{2, 1, 1, 1}, Extents{5}, Extents{1, 4}}) {
-    for (const Extents& to : {Extents{2, 2, 1}, Extents{1, 1, 3}, Extents{5}, Extents{1, 1, 1, 2}}) {
+    for (const Extents& to :
+         {Extents{2, 2, 1}, Extents{1, 1, 3}, Extents{5}, Extents{1, 1, 1, 2}}) {
       const PlacementPtr source = Cut({5, 3}, 0, from);
       const PlacementPtr target = Cut({5, 3}, 0, to);
       const auto plan = PlanPlacement(source, target);
@@ -118,8 +119,7 @@ TEST(PlannerTest, TargetReplicasAreSpreadOverCompleteSourceReplicas) {
   ASSERT_TRUE(plan.ok());
   ASSERT_EQ((*plan)->operations().size(), 5u);
   for (size_t i = 0; i < 5; ++i) {
-    const auto& source =
-        (*plan)->source_placement_fragments()[(*plan)->operations()[i].source];
+    const auto& source = (*plan)->source_placement_fragments()[(*plan)->operations()[i].source];
     EXPECT_EQ(source.rank.dp, (*plan)->target_fragment(i).rank.dp % 2);
   }
   // A local plan reads what the whole plan reads for that rank.
@@ -141,7 +141,8 @@ TEST(PlannerTest, ReadsTheSmallestOwnerAndTheFirstRankOfABox) {
       fragments.push_back(Fragment("w", {0}, {4}, ranks.back()));
     }
   }
-  const auto plan = PlanPlacement(Placement(Inventory(Topology(ranks), {w}, fragments)), Whole({4}));
+  const auto plan =
+      PlanPlacement(Placement(Inventory(Topology(ranks), {w}, fragments)), Whole({4}));
   ASSERT_TRUE(plan.ok());
   ASSERT_EQ((*plan)->operations().size(), 1u);
   const auto& source = (*plan)->source_placement_fragments()[(*plan)->operations()[0].source];
@@ -163,10 +164,9 @@ TEST(PlannerTest, OnlyCompleteReplicasAreRead) {
       }
     }
   }
-  const PlacementPtr source =
-      Placement(Inventory(Topology(ranks),
-                          {Tensor("w", {4}, {Replicated(AxisKind::kDp), Replicated(AxisKind::kTp)})},
-                          fragments));
+  const PlacementPtr source = Placement(Inventory(
+      Topology(ranks), {Tensor("w", {4}, {Replicated(AxisKind::kDp), Replicated(AxisKind::kTp)})},
+      fragments));
   const PlacementPtr target = Placement(Inventory(
       Topology({{.dp = 0}, {.dp = 1}, {.dp = 2}}), {Tensor("w", {4}, {Replicated(AxisKind::kDp)})},
       {Fragment("w", {0}, {4}, {.dp = 0}), Fragment("w", {0}, {4}, {.dp = 1}),
@@ -187,10 +187,10 @@ TEST(PlannerTest, OnlyCompleteReplicasAreRead) {
 TEST(PlannerTest, DpOwnedTensorIsReadFromItsOwner) {
   const TensorDescriptor w = Tensor("w", {4}, {Owned(AxisKind::kDp)});
   const TensorDescriptor v = Tensor("v", {2}, {Replicated(AxisKind::kDp)});
-  const PlacementPtr source = Placement(
-      Inventory(Topology({{.dp = 0}, {.dp = 1}}), {w, v},
-                {Fragment("w", {0}, {4}, {.dp = 1}), Fragment("v", {0}, {2}, {.dp = 0}),
-                 Fragment("v", {0}, {2}, {.dp = 1})}));
+  const PlacementPtr source =
+      Placement(Inventory(Topology({{.dp = 0}, {.dp = 1}}), {w, v},
+                          {Fragment("w", {0}, {4}, {.dp = 1}), Fragment("v", {0}, {2}, {.dp = 0}),
+                           Fragment("v", {0}, {2}, {.dp = 1})}));
   const PlacementPtr target =
       Placement(Inventory(Topology({{}}), {Tensor("w", {4}), Tensor("v", {2})},
                           {Fragment("w", {0}, {4}), Fragment("v", {0}, {2})}));
@@ -232,14 +232,17 @@ TEST(PlannerTest, InputOrderNeverChangesAPlan) {
 TEST(PlannerRefusals, Identity) {
   const PlacementPtr source = Whole({4});
   const auto with = [&](auto change) {
-    FragmentInventory inventory = Inventory(Topology({{}}), {Tensor("w", {4}, {Split(AxisKind::kTp, 0)})},
-                                            {Fragment("w", {0}, {4})});
+    FragmentInventory inventory = Inventory(
+        Topology({{}}), {Tensor("w", {4}, {Split(AxisKind::kTp, 0)})}, {Fragment("w", {0}, {4})});
     change(inventory);
     return Placement(std::move(inventory));
   };
   EXPECT_THAT(PlanPlacement(source, with([](auto& i) { i.resource_id = "n"; })),
               Refused("source and target resource_id differ: m and n"));
-  EXPECT_THAT(PlanPlacement(source, with([](auto& i) { i.revision = "q"; i.weight_generation = 2; })),
+  EXPECT_THAT(PlanPlacement(source, with([](auto& i) {
+                              i.revision = "q";
+                              i.weight_generation = 2;
+                            })),
               Refused("source and target revision differ: r and q"));
   EXPECT_THAT(PlanPlacement(source, with([](auto& i) { i.weight_generation = 2; })),
               Refused("source and target weight_generation differ: 1 and 2"));
@@ -287,9 +290,9 @@ TEST(PlannerRefusals, TensorSets) {
 }
 
 TEST(PlannerRefusals, LocalTargetWithoutFragments) {
-  const PlacementPtr target =
-      Placement(Inventory(Topology({{.pp = 0}, {.pp = 1}}), {Tensor("w", {4}, {Owned(AxisKind::kPp)})},
-                          {Fragment("w", {0}, {4}, {.pp = 0})}));
+  const PlacementPtr target = Placement(Inventory(Topology({{.pp = 0}, {.pp = 1}}),
+                                                  {Tensor("w", {4}, {Owned(AxisKind::kPp)})},
+                                                  {Fragment("w", {0}, {4}, {.pp = 0})}));
   EXPECT_THAT(PlanPlacementToLocalTarget(Whole({4}), target, "p1"),
               Refused("local target manifest has no fragments"));
   EXPECT_TRUE(PlanPlacementToLocalTarget(Whole({4}), target, "p0").ok());
@@ -314,9 +317,8 @@ TEST(PlannerRefusals, TargetReplicasCutDifferently) {
               Refused("target tensor is not fully covered: w: dp=0"));
   EXPECT_THAT(PlanStored(Stored(Whole({4})), DifferentTilings(AxisKind::kEp, {})),
               Refused("target tensor is not fully covered: w: dp=0"));
-  EXPECT_THAT(
-      PlanPlacement(Whole({4}), DifferentTilings(AxisKind::kTp, {Owned(AxisKind::kDp)})),
-      Refused("target tensor is not fully covered by its DP owner: w"));
+  EXPECT_THAT(PlanPlacement(Whole({4}), DifferentTilings(AxisKind::kTp, {Owned(AxisKind::kDp)})),
+              Refused("target tensor is not fully covered by its DP owner: w"));
   // One rank alone can be filled.
   const auto local =
       PlanPlacementToLocalTarget(Whole({4}), DifferentTilings(AxisKind::kTp, {}), "p1");
@@ -333,14 +335,14 @@ TEST(PlannerRefusals, SourceWithoutACompleteReplica) {
       Refused(text));
   EXPECT_THAT(PlanUpload(DifferentTilings(AxisKind::kTp, {}), "g"), Refused(text));
   // The target's own fault is named first.
-  EXPECT_THAT(PlanPlacement(DifferentTilings(AxisKind::kTp, {}), DifferentTilings(AxisKind::kTp, {})),
-              Refused("target tensor is not fully covered: w: dp=0"));
+  EXPECT_THAT(
+      PlanPlacement(DifferentTilings(AxisKind::kTp, {}), DifferentTilings(AxisKind::kTp, {})),
+      Refused("target tensor is not fully covered: w: dp=0"));
 }
 
 TEST(PlannerRefusals, DpOwnersOfTheSource) {
-  EXPECT_THAT(
-      PlanPlacement(DifferentTilings(AxisKind::kTp, {Owned(AxisKind::kDp)}), Whole({4})),
-      Refused("DP-owned source tensor has no complete declared owner: w"));
+  EXPECT_THAT(PlanPlacement(DifferentTilings(AxisKind::kTp, {Owned(AxisKind::kDp)}), Whole({4})),
+              Refused("DP-owned source tensor has no complete declared owner: w"));
   const PlacementPtr two_owners = Placement(
       Inventory(Topology({{.dp = 0}, {.dp = 1}}), {Tensor("w", {4}, {Owned(AxisKind::kDp)})},
                 {Fragment("w", {0}, {4}, {.dp = 0}), Fragment("w", {0}, {4}, {.dp = 1})}));
@@ -360,11 +362,16 @@ TEST(PlannerRefusals, IncompatibleDescriptors) {
   };
   const PlacementPtr source = with([](auto&) {});
   const auto plan = [&](auto change) { return PlanPlacement(source, with(change)); };
-  EXPECT_THAT(plan([](auto& w) { w.layout_fingerprint = "v2"; w.dtype = "float16"; }),
+  EXPECT_THAT(plan([](auto& w) {
+                w.layout_fingerprint = "v2";
+                w.dtype = "float16";
+              }),
               Refused("layout mismatch for tensor w: source v1, target v2"));
   EXPECT_THAT(plan([](auto& w) { w.global_shape = {5}; }),
               Refused("tensor descriptor mismatch: w: global_shape is (4) in the source, (5)"));
-  EXPECT_THAT(plan([](auto& w) { w.global_shape = {2, 2}; }),
+  EXPECT_THAT(plan([](auto& w) {
+                w.global_shape = {2, 2};
+              }),
               Refused("tensor descriptor mismatch: w: global_shape is (4) in the source, (2, 2)"));
   EXPECT_THAT(plan([](auto& w) { w.dtype = "float16"; }),
               Refused("tensor descriptor mismatch: w: dtype is bfloat16 in the source, float16"));
@@ -388,7 +395,8 @@ TEST(PlannerRefusals, StoredSourceWithAHole) {
   // Doubled bytes are no cover either, whatever the sum says.
   auto doubled = std::make_shared<StoredManifest>(*Stored(Cut({6}, 0, {3, 3})));
   doubled->fragments[1].global_offset = {1};
-  EXPECT_THAT(PlanStored(doubled, target), Refused("target fragment is not fully covered: sha256:"));
+  EXPECT_THAT(PlanStored(doubled, target),
+              Refused("target fragment is not fully covered: sha256:"));
 }
 
 TEST(PlannerRefusals, Limits) {
@@ -419,8 +427,8 @@ TEST(PlannerRefusals, Limits) {
 
 TEST(PlannerRefusals, TooManyDimensions) {
   const Extents shape(9, 1);
-  const PlacementPtr nine =
-      Placement(Inventory(Topology({{}}), {Tensor("w", shape)}, {Fragment("w", Extents(9, 0), shape)}));
+  const PlacementPtr nine = Placement(
+      Inventory(Topology({{}}), {Tensor("w", shape)}, {Fragment("w", Extents(9, 0), shape)}));
   EXPECT_THAT(PlanPlacement(nine, nine), Refused("tensor w has 9 dimensions"));
   EXPECT_THAT(PlanUpload(nine, "g"), Refused("tensor w has 9 dimensions"));
 }

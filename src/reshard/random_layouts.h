@@ -1,7 +1,8 @@
 // Random complete placements over full (dp, pp, ep, tp) grids: every axis semantics, uneven and
 // interleaved shards, fragments cut further along dimensions that no axis splits.
 //
-// Tests only. Within one dp rank, all replicas of a tensor are cut alike (others cannot be planned).
+// Tests only. Within one dp rank, all replicas of a tensor are cut alike (others cannot be
+// planned).
 #pragma once
 
 #include <algorithm>
@@ -99,9 +100,8 @@ class RandomPlacement {
     topology.tp_size = 1 + Below(random_, 3);
     sizes_ = {topology.dp_size, topology.pp_size, topology.ep_size, topology.tp_size};
     std::vector<manifest::ParallelRank> ranks;
-    ForEachRank({true, true, true, true}, [&](const manifest::ParallelRank& rank) {
-      ranks.push_back(rank);
-    });
+    ForEachRank({true, true, true, true},
+                [&](const manifest::ParallelRank& rank) { ranks.push_back(rank); });
     std::shuffle(ranks.begin(), ranks.end(), random_);
     for (size_t i = 0; i < ranks.size(); ++i) {
       topology.participants.push_back({"p" + std::to_string(i), ranks[i]});
@@ -164,8 +164,8 @@ class RandomPlacement {
       // One cutting for each dp rank of this owner.
       std::vector<Cutting> cuttings;
       for (int64_t dp = 0; dp < sizes_[0]; ++dp) {
-        cuttings.push_back(dp > 0 && Chance(random_, 70) ? cuttings[0]
-                                                         : RandomCutting(tensor, splits, split_dim));
+        cuttings.push_back(
+            dp > 0 && Chance(random_, 70) ? cuttings[0] : RandomCutting(tensor, splits, split_dim));
       }
       ForEachRank(replicates, [&](const manifest::ParallelRank& replica) {
         ForEachRank(splits, [&](const manifest::ParallelRank& split) {
@@ -173,8 +173,7 @@ class RandomPlacement {
                                             .tp = owner.tp + replica.tp + split.tp,
                                             .pp = owner.pp + replica.pp + split.pp,
                                             .ep = owner.ep + replica.ep + split.ep};
-          AddFragments(tensor, rank, splits, split_dim,
-                       cuttings[static_cast<size_t>(rank.dp)]);
+          AddFragments(tensor, rank, splits, split_dim, cuttings[static_cast<size_t>(rank.dp)]);
         });
       });
     }
@@ -199,8 +198,8 @@ class RandomPlacement {
     Cutting cutting;
     for (size_t k = 0; k < 4; ++k) {
       if (!splits[k]) continue;
-      cutting.shares[k] = RandomShares(
-          random_, tensor.global_shape[static_cast<size_t>(split_dim[k])], sizes_[k]);
+      cutting.shares[k] =
+          RandomShares(random_, tensor.global_shape[static_cast<size_t>(split_dim[k])], sizes_[k]);
     }
     for (int64_t extent : tensor.global_shape) {
       std::vector<geometry::Interval>& segments = cutting.segments.emplace_back();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <tuple>
+#include <utility>
 
 #include "base/check.h"
 #include "geometry/cover.h"
@@ -24,10 +25,9 @@ RankKey KeyOf(const manifest::ParallelRank& rank) { return {rank.dp, rank.pp, ra
 Status ValidateTensorRanks(std::span<const manifest::TensorDescriptor* const> tensors) {
   for (const manifest::TensorDescriptor* tensor : tensors) {
     if (tensor->global_shape.size() > geometry::kMaxRank) {
-      return InvalidArgument("tensor " + tensor->tensor_id + " has " +
-                             std::to_string(tensor->global_shape.size()) +
-                             " dimensions, planning takes at most " +
-                             std::to_string(geometry::kMaxRank));
+      return InvalidArgument(
+          "tensor " + tensor->tensor_id + " has " + std::to_string(tensor->global_shape.size()) +
+          " dimensions, planning takes at most " + std::to_string(geometry::kMaxRank));
     }
   }
   return OkStatus();
@@ -42,8 +42,8 @@ std::vector<uint32_t> PartsOfFragments(const manifest::Placement& placement) {
   std::vector<uint32_t> part_of_fragment;
   part_of_fragment.reserve(placement.fragments.size());
   for (const manifest::PlacementFragment& fragment : placement.fragments) {
-    const auto it = std::lower_bound(parts.begin(), parts.end(),
-                                     std::pair{KeyOf(fragment.rank), uint32_t{0}});
+    const auto it =
+        std::lower_bound(parts.begin(), parts.end(), std::pair{KeyOf(fragment.rank), uint32_t{0}});
     MC_CHECK(it != parts.end() && it->first == KeyOf(fragment.rank));
     part_of_fragment.push_back(it->second);
   }
@@ -62,14 +62,14 @@ uint64_t SourceIndex::weight_generation() const {
   return placement_ ? placement_->weight_generation : stored_->weight_generation;
 }
 
-void SourceIndex::TakeTensors(std::span<const manifest::TensorDescriptor> tensors) {
-  tensors_ = std::make_shared<const TensorList>(SortedTensors(tensors));
+void SourceIndex::TakeTensors(TensorList tensors) {
+  tensors_ = std::make_shared<const TensorList>(std::move(tensors));
   table_ = TensorTable(*tensors_);
   rank_status_ = ValidateTensorRanks(*tensors_);
 }
 
 SourceIndex::SourceIndex(manifest::PlacementPtr placement) : placement_(std::move(placement)) {
-  TakeTensors(placement_->tensors);
+  TakeTensors(PlacementTensors(placement_->tensors));
   if (!rank_status_.ok()) return;
   const std::span<const manifest::PlacementFragment> fragments = placement_->fragments;
   const std::vector<uint32_t> part_of_fragment = PartsOfFragments(*placement_);
@@ -88,7 +88,7 @@ SourceIndex::SourceIndex(manifest::PlacementPtr placement) : placement_(std::mov
   tensor_selections_.resize(tensors_->size());
   FragmentGroups groups;
   for (uint32_t tensor = 0; tensor < tensors_->size(); ++tensor) {
-    groups.Load(*(*tensors_)[tensor], fragments, by_tensor.of(tensor), /*prove_tiling=*/true);
+    groups.Load(*(*tensors_)[tensor], fragments, by_tensor, tensor, /*prove_tiling=*/true);
     IndexTensor(tensor, groups, part_of_fragment, dps, &complete);
   }
   for (uint32_t d = 0; d < dps.size(); ++d) {
@@ -182,7 +182,7 @@ uint32_t SourceIndex::AddTiling(std::span<const Box> boxes, bool exact) {
 }
 
 SourceIndex::SourceIndex(manifest::StoredManifestPtr stored) : stored_(std::move(stored)) {
-  TakeTensors(stored_->tensors);
+  TakeTensors(SortedTensors(stored_->tensors));
   if (!rank_status_.ok()) return;
   complete_dps_ = {0};
   complete_positions_ = {0};
@@ -228,8 +228,7 @@ const ReplicaSelection& SourceIndex::SelectionFor(uint32_t tensor, int64_t targe
   const TensorSelections& selections = tensor_selections_[tensor];
   if (selections.single) return selections_[selections.first];
   const size_t n = complete_positions_.size();
-  return selections_[selections.first +
-                     complete_positions_[static_cast<size_t>(target_dp) % n]];
+  return selections_[selections.first + complete_positions_[static_cast<size_t>(target_dp) % n]];
 }
 
 Box SourceIndex::BoxOf(const Tiling& tiling, uint32_t position) const {

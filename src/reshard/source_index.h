@@ -1,8 +1,8 @@
 // SourceIndex: what planning needs of a source, whatever the target (planner.h names it publicly).
 //
-// Internal to the folder. Per tensor and complete dp replica: the distinct boxes of the chosen owner
-// and the fragment chosen for each. Replicas of one tensor that are cut alike share one Tiling.
-// Immutable after construction.
+// Internal to the folder. Per tensor and complete dp replica: the distinct boxes of the chosen
+// owner and the fragment chosen for each. Replicas of one tensor that are cut alike share one
+// Tiling. Immutable after construction.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@
 
 namespace mooncake::reshard {
 
-// Distinct source boxes of one tensor, ascending. Numbers are pooled: a Box is built when asked for.
+// Distinct source boxes of one tensor, ascending. Numbers are pooled: a Box is built when asked
+// for.
 struct Tiling {
   size_t first_number = 0;
   uint32_t count = 0;
@@ -82,7 +83,7 @@ class SourceIndex {
     bool single = true;
   };
 
-  void TakeTensors(std::span<const manifest::TensorDescriptor> tensors);
+  void TakeTensors(TensorList tensors);
   void IndexTensor(uint32_t tensor, const FragmentGroups& groups,
                    std::span<const uint32_t> part_of_fragment, const std::vector<int64_t>& dps,
                    std::vector<bool>* complete);

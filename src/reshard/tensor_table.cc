@@ -20,24 +20,44 @@ std::vector<uint32_t> TensorsOfFragments(std::span<const Fragment> fragments,
     if (i + kPrefetchAhead < fragments.size()) {
       __builtin_prefetch(fragments[i + kPrefetchAhead].tensor_id.data());
     }
-    const std::optional<uint32_t> tensor = table.Find(fragments[i].tensor_id);
-    MC_CHECK(tensor.has_value());
-    tensors[i] = *tensor;
+    tensors[i] = table.FindKnown(fragments[i].tensor_id);
   }
   return tensors;
 }
 
 }  // namespace
 
+TensorList PlacementTensors(std::span<const manifest::TensorDescriptor> sorted) {
+  TensorList tensors;
+  tensors.reserve(sorted.size());
+  for (const manifest::TensorDescriptor& tensor : sorted) tensors.push_back(&tensor);
+  return tensors;
+}
+
 TensorList SortedTensors(std::span<const manifest::TensorDescriptor> tensors) {
-  TensorList sorted;
-  sorted.reserve(tensors.size());
-  for (const manifest::TensorDescriptor& tensor : tensors) sorted.push_back(&tensor);
-  const auto by_id = [](const auto* a, const auto* b) { return a->tensor_id < b->tensor_id; };
-  if (!std::is_sorted(sorted.begin(), sorted.end(), by_id)) {
-    std::sort(sorted.begin(), sorted.end(), by_id);
-  }
+  TensorList sorted = PlacementTensors(tensors);
+  std::sort(sorted.begin(), sorted.end(),
+            [](const auto* a, const auto* b) { return a->tensor_id < b->tensor_id; });
   return sorted;
+}
+
+void PrefetchFragments(std::span<const manifest::PlacementFragment> fragments,
+                       std::span<const uint32_t> members, size_t position, size_t count) {
+  // The fragment first, its extents some fragments later, when the pointers to them have arrived.
+  constexpr size_t kFragmentsAhead = 32;
+  constexpr size_t kExtentsAhead = 16;
+  for (size_t i = position; i < position + count; ++i) {
+    if (i + kFragmentsAhead < members.size()) {
+      const manifest::PlacementFragment& fragment = fragments[members[i + kFragmentsAhead]];
+      __builtin_prefetch(&fragment.global_offset);
+      __builtin_prefetch(&fragment.rank);
+    }
+    if (i + kExtentsAhead < members.size()) {
+      const manifest::PlacementFragment& fragment = fragments[members[i + kExtentsAhead]];
+      __builtin_prefetch(fragment.global_offset.data());
+      __builtin_prefetch(fragment.local_shape.data());
+    }
+  }
 }
 
 TensorTable::TensorTable(std::span<const manifest::TensorDescriptor* const> tensors)
@@ -45,24 +65,35 @@ TensorTable::TensorTable(std::span<const manifest::TensorDescriptor* const> tens
   slots_.resize(std::bit_ceil(2 * tensors.size() + 1));
   mask_ = slots_.size() - 1;
   for (size_t t = 0; t < tensors.size(); ++t) {
-    const size_t hash = std::hash<std::string_view>()(tensors[t]->tensor_id);
+    const uint64_t hash = std::hash<std::string_view>()(tensors[t]->tensor_id);
     size_t at = hash & mask_;
-    while (slots_[at].position_plus_one != 0) at = (at + 1) & mask_;
-    slots_[at] = {static_cast<uint32_t>(hash >> 32), static_cast<uint32_t>(t + 1)};
+    for (; slots_[at].position_plus_one != 0; at = (at + 1) & mask_) {
+      hashes_differ_ = hashes_differ_ && slots_[at].hash != hash;
+    }
+    slots_[at] = {hash, static_cast<uint32_t>(t + 1)};
   }
 }
 
 std::optional<uint32_t> TensorTable::Find(std::string_view tensor_id) const {
   if (slots_.empty()) return std::nullopt;
-  const size_t hash = std::hash<std::string_view>()(tensor_id);
+  const uint64_t hash = std::hash<std::string_view>()(tensor_id);
   for (size_t at = hash & mask_; slots_[at].position_plus_one != 0; at = (at + 1) & mask_) {
     const uint32_t position = slots_[at].position_plus_one - 1;
-    if (slots_[at].hash == static_cast<uint32_t>(hash >> 32) &&
-        tensors_[position]->tensor_id == tensor_id) {
-      return position;
-    }
+    if (slots_[at].hash == hash && tensors_[position]->tensor_id == tensor_id) return position;
   }
   return std::nullopt;
+}
+
+uint32_t TensorTable::FindKnown(std::string_view tensor_id) const {
+  if (hashes_differ_) {
+    const uint64_t hash = std::hash<std::string_view>()(tensor_id);
+    for (size_t at = hash & mask_; slots_[at].position_plus_one != 0; at = (at + 1) & mask_) {
+      if (slots_[at].hash == hash) return slots_[at].position_plus_one - 1;
+    }
+  }
+  const std::optional<uint32_t> position = Find(tensor_id);
+  MC_CHECK(position.has_value());
+  return *position;
 }
 
 FragmentsByTensor GroupByTensor(std::span<const uint32_t> tensor_of_fragment, size_t tensor_count) {

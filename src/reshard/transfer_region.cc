@@ -54,8 +54,8 @@ Result<RegionBoxes> BoxesOf(const TransferRegion& region) {
                            ", source of " + source.tensor_id + ", target of " + target.tensor_id);
   }
   const size_t rank = region.overlap_offset.size();
-  for (const Extents* numbers : {&region.overlap_shape, &source.offset, &source.shape,
-                                 &target.offset, &target.shape}) {
+  for (const Extents* numbers :
+       {&region.overlap_shape, &source.offset, &source.shape, &target.offset, &target.shape}) {
     if (numbers->size() != rank) {
       return InvalidArgument("transfer region logical rank mismatch: " + std::to_string(rank) +
                              " and " + std::to_string(numbers->size()));
@@ -72,8 +72,8 @@ Result<RegionBoxes> BoxesOf(const TransferRegion& region) {
   MC_ASSIGN_OR_RETURN(boxes.source, geometry::MakeBox(source.offset, source.shape));
   MC_ASSIGN_OR_RETURN(boxes.target, geometry::MakeBox(target.offset, target.shape));
   boxes.overlap = *overlap;
-  for (const auto& [side, box] : {std::pair("source", &boxes.source),
-                                  std::pair("target", &boxes.target)}) {
+  for (const auto& [side, box] :
+       {std::pair("source", &boxes.source), std::pair("target", &boxes.target)}) {
     if (!box->Contains(*overlap)) {
       return InvalidArgument(std::string("transfer region exceeds ") + side +
                              " logical fragment: " + overlap->ToString() + " in " +
@@ -214,8 +214,10 @@ TransferRegion TransferRegionOf(const LogicalPlan& plan, size_t operation) {
   result.inner_bytes = static_cast<int64_t>(region.inner_bytes);
   const auto loops = region.loops;
   result.outer_loop_counts.assign(region.counts.begin(), region.counts.begin() + loops);
-  result.source_strides.assign(region.source_strides.begin(), region.source_strides.begin() + loops);
-  result.target_strides.assign(region.target_strides.begin(), region.target_strides.begin() + loops);
+  result.source_strides.assign(region.source_strides.begin(),
+                               region.source_strides.begin() + loops);
+  result.target_strides.assign(region.target_strides.begin(),
+                               region.target_strides.begin() + loops);
   return result;
 }
 

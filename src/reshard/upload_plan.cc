@@ -44,7 +44,7 @@ struct Candidate {
 };
 
 struct ChosenBoxes {
-  std::vector<BoxToUpload> boxes;  // by tensor, box
+  std::vector<BoxToUpload> boxes;     // by tensor, box
   std::vector<Candidate> candidates;  // of one box: by participant
 };
 
@@ -66,7 +66,7 @@ ChosenBoxes ChooseBoxes(const manifest::Placement& placement, const SourceIndex&
   ChosenBoxes chosen;
   FragmentGroups groups;
   for (size_t tensor = 0; tensor < tensors.size(); ++tensor) {
-    groups.Load(*tensors[tensor], placement.fragments, by_tensor.of(tensor),
+    groups.Load(*tensors[tensor], placement.fragments, by_tensor, tensor,
                 /*prove_tiling=*/false);
     const auto entries = groups.of(ChosenGroup(groups, IsDpOwned(*tensors[tensor]), dp));
     for (size_t i = 0; i < entries.size(); ++i) {
@@ -100,8 +100,8 @@ std::vector<std::vector<uint32_t>> ShareOut(const ChosenBoxes& chosen, size_t pa
   std::vector<std::vector<uint32_t>> fragments(part_count);
   for (uint32_t b : order) {
     const BoxToUpload& box = chosen.boxes[b];
-    const auto candidates = std::span(chosen.candidates).subspan(box.first_candidate,
-                                                                 box.candidates);
+    const auto candidates =
+        std::span(chosen.candidates).subspan(box.first_candidate, box.candidates);
     const Candidate& owner = *std::min_element(
         candidates.begin(), candidates.end(),
         [&](const Candidate& a, const Candidate& c) { return bytes[a.part] < bytes[c.part]; });
@@ -134,9 +134,7 @@ void AddObjects(const manifest::Placement& placement, uint32_t part,
 // Disjoint sets over tensors and objects: what must stay together.
 class Closure {
  public:
-  explicit Closure(size_t size) : parent_(size) {
-    std::iota(parent_.begin(), parent_.end(), 0u);
-  }
+  explicit Closure(size_t size) : parent_(size) { std::iota(parent_.begin(), parent_.end(), 0u); }
   uint32_t Find(uint32_t x) {
     while (parent_[x] != x) x = parent_[x] = parent_[parent_[x]];
     return x;
@@ -164,8 +162,8 @@ uint32_t NumberUnits(const manifest::Placement& placement, const TensorTable& ta
   std::map<uint32_t, uint32_t> unit_of_root;
   for (uint32_t o = 0; o < objects->size(); ++o) {
     const auto next = static_cast<uint32_t>(unit_of_root.size());
-    (*objects)[o].unit = unit_of_root.try_emplace(closure.Find(tensor_count + o), next)
-                             .first->second;
+    (*objects)[o].unit =
+        unit_of_root.try_emplace(closure.Find(tensor_count + o), next).first->second;
   }
   return static_cast<uint32_t>(unit_of_root.size());
 }
@@ -245,8 +243,8 @@ Result<UploadPlan> PlanUpload(const manifest::PlacementPtr& placement, std::stri
 
 std::string UploadPlanText(const UploadPlan& plan) {
   const auto number = [](uint64_t value) { return " " + std::to_string(value); };
-  std::string text = "mooncake-upload-plan 1\nplacement " +
-                     UrlEncode(plan.placement->placement_id) + "\n";
+  std::string text =
+      "mooncake-upload-plan 1\nplacement " + UrlEncode(plan.placement->placement_id) + "\n";
   for (const ParticipantUpload& participant : plan.participants) {
     text += "participant " + UrlEncode(participant.participant_id) +
             number(participant.objects.size()) + number(participant.nbytes) + "\n";

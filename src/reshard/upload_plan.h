@@ -1,10 +1,10 @@
 // UploadPlan: who writes which payload object when a placement is published.
 //
-// Every rank computes it alone and gets the same one: it is a pure function of the placement and the
-// pack threshold. It chooses the smallest complete DP replica (the planner's owner rules), uploads
-// each distinct box of a tensor once, and gives boxes that several ranks hold to the one with the
-// fewest bytes so far: boxes with one owner first, then by size (largest first), tensor, box; ties
-// go to the smaller participant id.
+// Every rank computes it alone and gets the same one: it is a pure function of the placement and
+// the pack threshold. It chooses the smallest complete DP replica (the planner's owner rules),
+// uploads each distinct box of a tensor once, and gives boxes that several ranks hold to the one
+// with the fewest bytes so far: boxes with one owner first, then by size (largest first), tensor,
+// box; ties go to the smaller participant id.
 //
 // Payload objects, per participant: a fragment of at least `pack_threshold` bytes is an object of
 // its own, named UrlEncode(placement_fragment_id); the participant's smaller fragments lie packed
@@ -67,7 +67,8 @@ struct UploadPlan {
 Result<UploadPlan> PlanUpload(const manifest::PlacementPtr& placement, std::string group_id,
                               uint64_t pack_threshold = kDefaultPackThreshold);
 
-// What plan_sha256 is the SHA-256 of. Lines end in "\n"; ids are UrlEncode'd, names are as they are:
+// What plan_sha256 is the SHA-256 of. Lines end in "\n"; ids are UrlEncode'd, names are as they
+// are:
 //   mooncake-upload-plan 1
 //   placement <placement_id>
 //   participant <participant_id> <number of objects> <bytes>        every participant, by id, then
@@ -75,10 +76,10 @@ Result<UploadPlan> PlanUpload(const manifest::PlacementPtr& placement, std::stri
 //   fragment <placement_fragment_id> <object_offset> <bytes>        its fragments, by offset
 std::string UploadPlanText(const UploadPlan& plan);
 
-// The stored manifest of the plan: tensors by tensor id; fragments by (tensor id, fragment id), with
-// fragment_id = placement_fragment_id. Aliases are kept where the stored contract can say them (all
-// members selected with equal boxes and descriptors) and left out otherwise: bytes are stored either
-// way.
+// The stored manifest of the plan: tensors by tensor id; fragments by (tensor id, fragment id),
+// with fragment_id = placement_fragment_id. Aliases are kept where the stored contract can say them
+// (all members selected with equal boxes and descriptors) and left out otherwise: bytes are stored
+// either way.
 Result<manifest::StoredManifestPtr> BuildStoredManifest(const UploadPlan& plan,
                                                         std::string namespace_name,
                                                         std::string created_at);

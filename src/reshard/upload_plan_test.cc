@@ -87,7 +87,8 @@ TEST(UploadPlanTest, ReplicatedBoxesAreSharedOutByBytes) {
   std::vector<PlacementFragment> fragments;
   const auto add = [&](const std::string& id, int64_t extent, std::vector<int64_t> tps) {
     const bool shared = tps.size() > 1;
-    tensors.push_back(Tensor(id, {extent}, {shared ? Replicated(AxisKind::kTp) : Owned(AxisKind::kTp)}));
+    tensors.push_back(
+        Tensor(id, {extent}, {shared ? Replicated(AxisKind::kTp) : Owned(AxisKind::kTp)}));
     for (int64_t tp : tps) {
       fragments.push_back(Named(Fragment(id, {0}, {extent}, {.tp = tp}), id + std::to_string(tp)));
     }
@@ -106,11 +107,12 @@ TEST(UploadPlanTest, ReplicatedBoxesAreSharedOutByBytes) {
 }
 
 TEST(UploadPlanTest, SmallFragmentsArePackedTightlyByFragmentId) {
-  const auto plan = PlanUpload(
-      Placement({{}}, {Tensor("u", {3}), Tensor("v", {50}), Tensor("w", {5})},
-                {Named(Fragment("u", {0}, {3}), "z small/one"), Named(Fragment("v", {0}, {50}), "large"),
-                 Named(Fragment("w", {0}, {5}), "a small")}),
-      "g", 100);
+  const auto plan =
+      PlanUpload(Placement({{}}, {Tensor("u", {3}), Tensor("v", {50}), Tensor("w", {5})},
+                           {Named(Fragment("u", {0}, {3}), "z small/one"),
+                            Named(Fragment("v", {0}, {50}), "large"),
+                            Named(Fragment("w", {0}, {5}), "a small")}),
+                 "g", 100);
   ASSERT_TRUE(plan.ok());
   ASSERT_EQ(plan->objects.size(), 2u);
   EXPECT_EQ(plan->objects[0].name, "large");
@@ -118,7 +120,8 @@ TEST(UploadPlanTest, SmallFragmentsArePackedTightlyByFragmentId) {
   EXPECT_EQ(pack.name, "pack-p0");
   EXPECT_EQ(pack.nbytes, 16u);
   ASSERT_EQ(pack.fragments.size(), 2u);
-  EXPECT_EQ(plan->placement->fragments[pack.fragments[0].fragment].placement_fragment_id, "a small");
+  EXPECT_EQ(plan->placement->fragments[pack.fragments[0].fragment].placement_fragment_id,
+            "a small");
   EXPECT_EQ(pack.fragments[0].object_offset, 0u);
   EXPECT_EQ(pack.fragments[1].object_offset, 10u);
   EXPECT_EQ(plan->unit_count, 2u);
@@ -160,30 +163,30 @@ TEST(UploadPlanTest, UnitsAreClosures) {
       Named(Fragment("y", {0}, {100}, {.tp = 0}, {"x", "y"}), "y0")};
   const auto split = Split(AxisKind::kTp, 0);
   const auto owned = Owned(AxisKind::kTp);
-  const auto plan = PlanUpload(
-      Placement({{.tp = 0}, {.tp = 1}},
-                {Tensor("w", {200}, {split}), Tensor("n", {102}, {split}), Tensor("m", {1}, {owned}),
-                 Tensor("e", {100}, {owned}), Tensor("x", {100}, {owned}), Tensor("y", {100}, {owned})},
-                fragments),
-      "g", 100);
+  const auto plan = PlanUpload(Placement({{.tp = 0}, {.tp = 1}},
+                                         {Tensor("w", {200}, {split}), Tensor("n", {102}, {split}),
+                                          Tensor("m", {1}, {owned}), Tensor("e", {100}, {owned}),
+                                          Tensor("x", {100}, {owned}), Tensor("y", {100}, {owned})},
+                                         fragments),
+                               "g", 100);
   ASSERT_TRUE(plan.ok()) << plan.status().ToString();
   std::map<std::string, uint32_t> unit;
   for (const PayloadObject& object : plan->objects) unit[object.name] = object.unit;
   EXPECT_EQ(plan->unit_count, 4u);
   // By smallest member: e1, n1 (with the pack: n's small half and m), w0 and w1, x0 and y0.
-  EXPECT_EQ(unit, (std::map<std::string, uint32_t>{
-                      {"e1", 0}, {"n1", 1}, {"pack-p0", 1}, {"w0", 2}, {"w1", 2}, {"x0", 3}, {"y0", 3}}));
+  EXPECT_EQ(unit,
+            (std::map<std::string, uint32_t>{
+                {"e1", 0}, {"n1", 1}, {"pack-p0", 1}, {"w0", 2}, {"w1", 2}, {"x0", 3}, {"y0", 3}}));
   const model::AffinitySummary summary = BuildAffinitySummary(*plan);
   EXPECT_EQ(summary.unit_count, 4u);
   EXPECT_EQ(summary.sha256, ToHex(Sha256Of(summary.json)));
   const auto digest = [](std::string_view text) { return ToHex(Sha256Of(text)); };
-  EXPECT_EQ(summary.json,
-            "{\"units\":[{\"bytes\":200,\"digest\":\"" + digest("e1") + "\",\"members\":[\"e1\"]}," +
-                "{\"bytes\":206,\"digest\":\"" + digest("n1\npack-p0") +
-                "\",\"members\":[\"n1\",\"pack-p0\"]}," + "{\"bytes\":400,\"digest\":\"" +
-                digest("w0\nw1") + "\",\"members\":[\"w0\",\"w1\"]}," +
-                "{\"bytes\":400,\"digest\":\"" + digest("x0\ny0") +
-                "\",\"members\":[\"x0\",\"y0\"]}],\"version\":1}");
+  EXPECT_EQ(summary.json, "{\"units\":[{\"bytes\":200,\"digest\":\"" + digest("e1") +
+                              "\",\"members\":[\"e1\"]}," + "{\"bytes\":206,\"digest\":\"" +
+                              digest("n1\npack-p0") + "\",\"members\":[\"n1\",\"pack-p0\"]}," +
+                              "{\"bytes\":400,\"digest\":\"" + digest("w0\nw1") +
+                              "\",\"members\":[\"w0\",\"w1\"]}," + "{\"bytes\":400,\"digest\":\"" +
+                              digest("x0\ny0") + "\",\"members\":[\"x0\",\"y0\"]}],\"version\":1}");
   EXPECT_EQ(BuildPayloadKeyDigest(*plan),
             digest("g/payload/e1\ng/payload/n1\ng/payload/pack-p0\ng/payload/w0\ng/payload/w1\n"
                    "g/payload/x0\ng/payload/y0"));
@@ -211,9 +214,9 @@ TEST(UploadPlanTest, AliasesAreKeptWhereTheStoredContractCanSayThem) {
   ASSERT_TRUE(kept.ok()) << kept.status().ToString();
   for (const StoredFragment& fragment : (*kept)->fragments) EXPECT_EQ(fragment.aliases, group);
 
-  const std::vector<PlacementFragment> cut_differently{
-      Fragment("x", {0}, {4}, {}, group), Fragment("y", {0}, {2}, {}, group),
-      Fragment("y", {2}, {2}, {}, group)};
+  const std::vector<PlacementFragment> cut_differently{Fragment("x", {0}, {4}, {}, group),
+                                                       Fragment("y", {0}, {2}, {}, group),
+                                                       Fragment("y", {2}, {2}, {}, group)};
   for (const UploadPlan& plan : {tied(cut_differently, "bfloat16"), tied(alike, "float16")}) {
     const auto left_out = BuildStoredManifest(plan, "d", kWhen);
     ASSERT_TRUE(left_out.ok()) << left_out.status().ToString();
