@@ -6,10 +6,14 @@ namespace mooncake::model {
 
 std::string_view Name(Access access) {
   switch (access) {
-    case Access::kRead: return "READ";
-    case Access::kWrite: return "WRITE";
-    case Access::kMetadataRead: return "METADATA_READ";
-    case Access::kMetadataWrite: return "METADATA_WRITE";
+    case Access::kRead:
+      return "READ";
+    case Access::kWrite:
+      return "WRITE";
+    case Access::kMetadataRead:
+      return "METADATA_READ";
+    case Access::kMetadataWrite:
+      return "METADATA_WRITE";
   }
   return "?";
 }

@@ -1,8 +1,8 @@
 // Permission that the Master gives and a node checks without calling back.
 //
 // A grant names one node instance, one import and (for arenas) one arena; the MAC is HMAC-SHA256
-// with the key that the node handed over when it registered. A node process makes a new key at every
-// start, so a grant dies with the instance.
+// with the key that the node handed over when it registered. A node process makes a new key at
+// every start, so a grant dies with the instance.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct Grant {
   std::string instance_id;
   std::string tenant_id;
   ImportId import_id;
-  ArenaId arena_id;         // none for the METADATA accesses
+  ArenaId arena_id;          // none for the METADATA accesses
   uint64_t arena_bytes = 0;  // size to create
   Access access = Access::kRead;
 

@@ -1,6 +1,5 @@
 #include "model/identity.h"
 
-
 #include "base/url_encode.h"
 
 namespace mooncake::model {
@@ -120,9 +119,9 @@ std::string Describe(const WeightIdentity& identity) {
 
 size_t std::hash<mooncake::model::WeightIdentity>::operator()(
     const mooncake::model::WeightIdentity& identity) const noexcept {
-  return mooncake::model::HashOf({identity.tenant_id, identity.name_space, identity.resource_id,
-                                  identity.revision},
-                                 identity.weight_generation.value);
+  return mooncake::model::HashOf(
+      {identity.tenant_id, identity.name_space, identity.resource_id, identity.revision},
+      identity.weight_generation.value);
 }
 
 size_t std::hash<mooncake::model::Lineage>::operator()(

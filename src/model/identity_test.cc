@@ -92,14 +92,13 @@ TEST(Policy, DefaultsAreTheRfcs) {
 TEST(Policy, ValidatesTheFullProduct) {
   for (int residency = 0; residency <= 6; ++residency) {
     for (int mode = 0; mode <= 4; ++mode) {
-      for (const double ratio : {0.0, 1e-300, 0.5, 0.999, 1.0, -0.1, 1.5,
-                                 std::numeric_limits<double>::quiet_NaN(),
-                                 std::numeric_limits<double>::infinity()}) {
+      for (const double ratio :
+           {0.0, 1e-300, 0.5, 0.999, 1.0, -0.1, 1.5, std::numeric_limits<double>::quiet_NaN(),
+            std::numeric_limits<double>::infinity()}) {
         const StoragePolicy policy{static_cast<Residency>(residency), ratio,
                                    static_cast<MigrationMode>(mode)};
-        const bool good =
-            (residency == 2 || residency == 3 || residency == 4) && mode >= 1 && mode <= 3 &&
-            (ratio == 1e-300 || ratio == 0.5 || ratio == 0.999);
+        const bool good = (residency == 2 || residency == 3 || residency == 4) && mode >= 1 &&
+                          mode <= 3 && (ratio == 1e-300 || ratio == 0.5 || ratio == 0.999);
         const Status status = ValidatePolicy(policy);
         EXPECT_EQ(status.ok(), good) << residency << " " << mode << " " << ratio;
         if (!good) {

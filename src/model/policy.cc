@@ -15,9 +15,12 @@ std::string Decimal(double value) {
 
 std::string_view Name(MigrationMode mode) {
   switch (mode) {
-    case MigrationMode::kPinned: return "PINNED";
-    case MigrationMode::kManual: return "MANUAL";
-    case MigrationMode::kAuto: return "AUTO";
+    case MigrationMode::kPinned:
+      return "PINNED";
+    case MigrationMode::kManual:
+      return "MANUAL";
+    case MigrationMode::kAuto:
+      return "AUTO";
   }
   return "?";
 }
@@ -26,7 +29,8 @@ Status ValidatePolicy(const StoragePolicy& policy) {
   switch (policy.preferred_residency) {
     case Residency::kHot:
     case Residency::kCold:
-    case Residency::kMixed: break;
+    case Residency::kMixed:
+      break;
     default:
       return InvalidArgument("preferred_residency must be HOT, COLD or MIXED, got " +
                              std::string(Name(policy.preferred_residency)));
@@ -39,7 +43,8 @@ Status ValidatePolicy(const StoragePolicy& policy) {
   switch (policy.migration_mode) {
     case MigrationMode::kPinned:
     case MigrationMode::kManual:
-    case MigrationMode::kAuto: return OkStatus();
+    case MigrationMode::kAuto:
+      return OkStatus();
   }
   return InvalidArgument("migration_mode must be PINNED, MANUAL or AUTO, got number " +
                          std::to_string(static_cast<int>(policy.migration_mode)));
@@ -57,8 +62,8 @@ Result<ResolvedPolicy> ResolvePolicy(const std::optional<StoragePolicy>& request
     return PolicyUnsatisfiable("preferred_residency " + preferred +
                                " needs a cold tier, and the cluster has none");
   }
-  ResolvedPolicy resolved{policy, "the default policy " + preferred +
-                                      " resolved to HOT: the cluster has no cold tier"};
+  ResolvedPolicy resolved{
+      policy, "the default policy " + preferred + " resolved to HOT: the cluster has no cold tier"};
   resolved.policy.preferred_residency = Residency::kHot;
   return resolved;
 }

@@ -38,8 +38,8 @@ struct ResolvedPolicy {
   std::string note;  // what resolution changed, for people; empty when nothing
 };
 
-// `requested` absent means the cluster's default. Without a cold tier a defaulted policy becomes HOT
-// and says so; an explicit COLD or MIXED is POLICY_UNSATISFIABLE.
+// `requested` absent means the cluster's default. Without a cold tier a defaulted policy becomes
+// HOT and says so; an explicit COLD or MIXED is POLICY_UNSATISFIABLE.
 Result<ResolvedPolicy> ResolvePolicy(const std::optional<StoragePolicy>& requested,
                                      const StoragePolicy& cluster_default, bool has_cold_tier);
 

@@ -136,17 +136,21 @@ constexpr RevisionRow kRevisionTable[] = {
     {A::kDeleted, T::kQuery, G::kAlways, kProceed, A::kDeleted, Code::kOk,
      "the tombstone stays queryable"},
     {A::kDeleted, T::kRemove, G::kAlways, kNothing, A::kDeleted, Code::kOk, "deleted already"},
-    {A::kDeleted, T::kGroupEmpty, G::kAlways, kNothing, A::kDeleted, Code::kOk,
-     "deleted already"},
+    {A::kDeleted, T::kGroupEmpty, G::kAlways, kNothing, A::kDeleted, Code::kOk, "deleted already"},
 };
 
 bool Holds(RevisionGuard guard, const RevisionFacts& facts) {
   switch (guard) {
-    case RevisionGuard::kAlways: return true;
-    case RevisionGuard::kSameContent: return facts.same_content;
-    case RevisionGuard::kReceiptMissing: return !facts.all_receipts;
-    case RevisionGuard::kMemberUnreadable: return !facts.members_readable;
-    case RevisionGuard::kHasLease: return facts.has_lease;
+    case RevisionGuard::kAlways:
+      return true;
+    case RevisionGuard::kSameContent:
+      return facts.same_content;
+    case RevisionGuard::kReceiptMissing:
+      return !facts.all_receipts;
+    case RevisionGuard::kMemberUnreadable:
+      return !facts.members_readable;
+    case RevisionGuard::kHasLease:
+      return facts.has_lease;
   }
   return false;
 }
@@ -187,9 +191,12 @@ constexpr ParticipantRow kParticipantTable[] = {
 
 bool Holds(ParticipantGuard guard, const ParticipantFacts& facts) {
   switch (guard) {
-    case ParticipantGuard::kAlways: return true;
-    case ParticipantGuard::kClaimer: return facts.is_claimer;
-    case ParticipantGuard::kSameContent: return facts.same_content;
+    case ParticipantGuard::kAlways:
+      return true;
+    case ParticipantGuard::kClaimer:
+      return facts.is_claimer;
+    case ParticipantGuard::kSameContent:
+      return facts.same_content;
   }
   return false;
 }
@@ -208,88 +215,122 @@ const Row& FirstThatHolds(std::span<const Row> table, State state, Trigger trigg
 
 std::string_view Name(Availability availability) {
   switch (availability) {
-    case Availability::kAbsent: return "ABSENT";
-    case Availability::kImporting: return "IMPORTING";
-    case Availability::kReady: return "READY";
-    case Availability::kDegraded: return "DEGRADED";
-    case Availability::kDeleting: return "DELETING";
-    case Availability::kDeleted: return "DELETED";
+    case Availability::kAbsent:
+      return "ABSENT";
+    case Availability::kImporting:
+      return "IMPORTING";
+    case Availability::kReady:
+      return "READY";
+    case Availability::kDegraded:
+      return "DEGRADED";
+    case Availability::kDeleting:
+      return "DELETING";
+    case Availability::kDeleted:
+      return "DELETED";
   }
   return "?";
 }
 
 std::string_view Name(Residency residency) {
   switch (residency) {
-    case Residency::kUnknown: return "UNKNOWN";
-    case Residency::kHot: return "HOT";
-    case Residency::kCold: return "COLD";
-    case Residency::kMixed: return "MIXED";
-    case Residency::kAbsent: return "ABSENT";
+    case Residency::kUnknown:
+      return "UNKNOWN";
+    case Residency::kHot:
+      return "HOT";
+    case Residency::kCold:
+      return "COLD";
+    case Residency::kMixed:
+      return "MIXED";
+    case Residency::kAbsent:
+      return "ABSENT";
   }
   return "?";
 }
 
 std::string_view Name(ImportState state) {
   switch (state) {
-    case ImportState::kOpen: return "OPEN";
-    case ImportState::kCommitted: return "COMMITTED";
-    case ImportState::kAborted: return "ABORTED";
+    case ImportState::kOpen:
+      return "OPEN";
+    case ImportState::kCommitted:
+      return "COMMITTED";
+    case ImportState::kAborted:
+      return "ABORTED";
   }
   return "?";
 }
 
 std::string_view Name(ParticipantState state) {
   switch (state) {
-    case ParticipantState::kUnclaimed: return "UNCLAIMED";
-    case ParticipantState::kClaimed: return "CLAIMED";
-    case ParticipantState::kReceived: return "RECEIVED";
+    case ParticipantState::kUnclaimed:
+      return "UNCLAIMED";
+    case ParticipantState::kClaimed:
+      return "CLAIMED";
+    case ParticipantState::kReceived:
+      return "RECEIVED";
   }
   return "?";
 }
 
 std::string_view Name(RevisionTrigger trigger) {
   switch (trigger) {
-    case RevisionTrigger::kBegin: return "begin";
-    case RevisionTrigger::kReceipt: return "receipt";
-    case RevisionTrigger::kCommit: return "commit";
-    case RevisionTrigger::kAbort: return "abort";
-    case RevisionTrigger::kMemberLost: return "member lost";
-    case RevisionTrigger::kMembersBack: return "members back";
-    case RevisionTrigger::kOpen: return "open";
-    case RevisionTrigger::kQuery: return "query";
-    case RevisionTrigger::kRemove: return "remove";
-    case RevisionTrigger::kGroupEmpty: return "group empty";
+    case RevisionTrigger::kBegin:
+      return "begin";
+    case RevisionTrigger::kReceipt:
+      return "receipt";
+    case RevisionTrigger::kCommit:
+      return "commit";
+    case RevisionTrigger::kAbort:
+      return "abort";
+    case RevisionTrigger::kMemberLost:
+      return "member lost";
+    case RevisionTrigger::kMembersBack:
+      return "members back";
+    case RevisionTrigger::kOpen:
+      return "open";
+    case RevisionTrigger::kQuery:
+      return "query";
+    case RevisionTrigger::kRemove:
+      return "remove";
+    case RevisionTrigger::kGroupEmpty:
+      return "group empty";
   }
   return "?";
 }
 
 std::string_view Name(ParticipantTrigger trigger) {
   switch (trigger) {
-    case ParticipantTrigger::kClaim: return "claim";
-    case ParticipantTrigger::kReceipt: return "receipt";
-    case ParticipantTrigger::kCompare: return "compare";
+    case ParticipantTrigger::kClaim:
+      return "claim";
+    case ParticipantTrigger::kReceipt:
+      return "receipt";
+    case ParticipantTrigger::kCompare:
+      return "compare";
   }
   return "?";
 }
 
 bool IsAllowed(Availability availability, Residency residency) {
   switch (availability) {
-    case Availability::kAbsent: return false;
-    case Availability::kImporting: return residency == Residency::kUnknown;
+    case Availability::kAbsent:
+      return false;
+    case Availability::kImporting:
+      return residency == Residency::kUnknown;
     case Availability::kReady:
       return residency == Residency::kHot || residency == Residency::kCold ||
              residency == Residency::kMixed;
-    case Availability::kDegraded: return residency != Residency::kAbsent;
-    case Availability::kDeleting: return residency == Residency::kUnknown;
-    case Availability::kDeleted: return residency == Residency::kAbsent;
+    case Availability::kDegraded:
+      return residency != Residency::kAbsent;
+    case Availability::kDeleting:
+      return residency == Residency::kUnknown;
+    case Availability::kDeleted:
+      return residency == Residency::kAbsent;
   }
   return false;
 }
 
 std::span<const RevisionRow> RevisionTable() { return kRevisionTable; }
 
-const RevisionRow& LookUp(Availability state, RevisionTrigger trigger,
-                          const RevisionFacts& facts) {
+const RevisionRow& LookUp(Availability state, RevisionTrigger trigger, const RevisionFacts& facts) {
   return FirstThatHolds(RevisionTable(), state, trigger, facts);
 }
 

@@ -44,8 +44,10 @@ std::string Expected(Availability state, RevisionTrigger trigger, const Revision
     case T::kAbort:
       if (state == kAbsent) return "same";
       return state == kImporting ? "ABSENT" : "CONFLICT";
-    case T::kMemberLost: return readable_record ? "DEGRADED" : "same";
-    case T::kMembersBack: return state == kDegraded ? "READY" : "same";
+    case T::kMemberLost:
+      return readable_record ? "DEGRADED" : "same";
+    case T::kMembersBack:
+      return state == kDegraded ? "READY" : "same";
     case T::kOpen:
       if (state == kAbsent || state == kDeleted) return "NOT_FOUND";
       return state == kReady ? "go" : "NOT_READY";
@@ -57,7 +59,8 @@ std::string Expected(Availability state, RevisionTrigger trigger, const Revision
       if (state == kImporting) return "NOT_READY";
       if (gone) return "same";
       return facts.has_lease ? "BUSY" : "DELETING";
-    case T::kGroupEmpty: return state == kDeleting ? "DELETED" : "same";
+    case T::kGroupEmpty:
+      return state == kDeleting ? "DELETED" : "same";
   }
   return "?";
 }
@@ -72,10 +75,18 @@ TEST(RevisionTable, FullProductOfStatesTriggersAndFacts) {
         const RevisionRow& row = LookUp(state, trigger, facts);
         std::string actual;
         switch (row.effect) {
-          case Effect::kChange: actual = Name(row.next); break;
-          case Effect::kNothing: actual = "same"; break;
-          case Effect::kProceed: actual = "go"; break;
-          case Effect::kRefuse: actual = CodeName(row.code); break;
+          case Effect::kChange:
+            actual = Name(row.next);
+            break;
+          case Effect::kNothing:
+            actual = "same";
+            break;
+          case Effect::kProceed:
+            actual = "go";
+            break;
+          case Effect::kRefuse:
+            actual = CodeName(row.code);
+            break;
         }
         EXPECT_EQ(actual, Expected(state, trigger, facts))
             << Name(state) << " + " << Name(trigger) << " facts " << bits;
@@ -165,9 +176,9 @@ TEST(States, AllowedPairsOfAvailabilityAndResidency) {
   using A = Availability;
   using R = Residency;
   const std::set<std::pair<A, R>> allowed = {
-      {A::kImporting, R::kUnknown}, {A::kReady, R::kHot},         {A::kReady, R::kCold},
-      {A::kReady, R::kMixed},       {A::kDegraded, R::kUnknown},  {A::kDegraded, R::kHot},
-      {A::kDegraded, R::kCold},     {A::kDegraded, R::kMixed},    {A::kDeleting, R::kUnknown},
+      {A::kImporting, R::kUnknown}, {A::kReady, R::kHot},        {A::kReady, R::kCold},
+      {A::kReady, R::kMixed},       {A::kDegraded, R::kUnknown}, {A::kDegraded, R::kHot},
+      {A::kDegraded, R::kCold},     {A::kDegraded, R::kMixed},   {A::kDeleting, R::kUnknown},
       {A::kDeleted, R::kAbsent}};
   for (uint8_t a = 0; a < kStates; ++a) {
     for (uint8_t r = kResidencyMin; r <= kResidencyMax; ++r) {

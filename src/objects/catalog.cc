@@ -24,9 +24,12 @@ bool HasDuplicates(std::vector<ArenaId> ids) {
 
 std::string_view Name(ArenaState state) {
   switch (state) {
-    case ArenaState::kLive: return "LIVE";
-    case ArenaState::kReleasing: return "RELEASING";
-    case ArenaState::kLost: return "LOST";
+    case ArenaState::kLive:
+      return "LIVE";
+    case ArenaState::kReleasing:
+      return "RELEASING";
+    case ArenaState::kLost:
+      return "LOST";
   }
   return "?";
 }
@@ -81,11 +84,10 @@ std::vector<PayloadLocation> Catalog::PayloadsOf(ImportId id, uint32_t participa
   std::vector<PayloadLocation> locations;
   const Group* group = FindGroup(id);
   if (group == nullptr) return locations;
-  for (uint32_t number = 0; number < group->payloads.row_count(); ++number) {
-    const PayloadTable::Row& row = group->payloads.row(number);
-    if (row.participant == participant && row.arena != PayloadTable::kRemoved) {
-      locations.push_back(LocationOf(*group, number));
-    }
+  const auto [first, last] = group->payloads.RowsOf(participant);
+  for (uint32_t number = first; number < last; ++number) {
+    if (group->payloads.row(number).arena == PayloadTable::kRemoved) continue;
+    locations.push_back(LocationOf(*group, number));
   }
   return locations;
 }
@@ -168,8 +170,8 @@ Status Catalog::ApplyOne(const ArenaReserved& event) {
   if (!index) return Corrupt(Text(event.arena_id) + " lies on unknown node " + event.node_id);
   Node& node = nodes_[*index];
   if (node.address.instance_id != event.instance_id) {
-    return Corrupt(Text(event.arena_id) + " belongs to instance " + event.instance_id + " of node " +
-                   event.node_id + ", which is now " + node.address.instance_id);
+    return Corrupt(Text(event.arena_id) + " belongs to instance " + event.instance_id +
+                   " of node " + event.node_id + ", which is now " + node.address.instance_id);
   }
   if (event.arena_id.value < next_arena_id_ || event.arena_id.value == UINT64_MAX) {
     return Corrupt(Text(event.arena_id) + " was given already: the next one is " +

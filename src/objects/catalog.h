@@ -10,9 +10,11 @@
 //           |  given up     (charged)  node confirms, or its instance ends
 //           |
 //           | instance ends (memory arenas)
-//           v
-//          LOST ---------> gone                 LOST is charged to nobody; its objects are unreadable
-//                given up
+//           v  given up
+//          LOST ---------> gone
+//
+// A LOST arena is charged to nobody and its payloads are unreadable; locations still name it (look
+// at FindArena before granting access).
 //
 // Invariants (CheckInvariants recomputes them): a node's live, releasing and METADATA bytes are the
 // sums over its arenas and objects; payload extents of an arena never overlap and never leave it;
@@ -81,8 +83,9 @@ struct Group {
 inline constexpr uint64_t kChargeUnit = 4096;
 // Saturates instead of wrapping.
 constexpr uint64_t ChargedBytes(uint64_t bytes) {
-  return bytes > UINT64_MAX - (kChargeUnit - 1) ? UINT64_MAX / kChargeUnit * kChargeUnit
-                                                : (bytes + kChargeUnit - 1) / kChargeUnit * kChargeUnit;
+  return bytes > UINT64_MAX - (kChargeUnit - 1)
+             ? UINT64_MAX / kChargeUnit * kChargeUnit
+             : (bytes + kChargeUnit - 1) / kChargeUnit * kChargeUnit;
 }
 
 struct PayloadLocation {

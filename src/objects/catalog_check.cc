@@ -61,9 +61,14 @@ Status Catalog::CheckInvariants() const {
     }
     Sums& node = sums[arena.node];
     switch (arena.state) {
-      case ArenaState::kLive: node.live_bytes += arena.bytes; break;
-      case ArenaState::kReleasing: node.releasing_bytes += arena.bytes; break;
-      case ArenaState::kLost: break;
+      case ArenaState::kLive:
+        node.live_bytes += arena.bytes;
+        break;
+      case ArenaState::kReleasing:
+        node.releasing_bytes += arena.bytes;
+        break;
+      case ArenaState::kLost:
+        break;
     }
     (arena.state == ArenaState::kLost ? node.lost_arenas : node.arenas).insert(id);
   }
@@ -136,7 +141,8 @@ Status Catalog::CheckGroups() const {
     }
     for (const auto& [arena_id, count] : payloads_in) {
       const Arena* arena = FindArena(arena_id);
-      if (arena == nullptr && count > 0) return Internal("payloads lie in vanished " + Text(arena_id));
+      if (arena == nullptr && count > 0)
+        return Internal("payloads lie in vanished " + Text(arena_id));
       if (arena != nullptr && count > 0 && arena->state == ArenaState::kReleasing) {
         return Internal("payloads lie in given-up " + Text(arena_id));
       }

@@ -30,6 +30,8 @@ TEST(PayloadTable, FindsRowsAcrossBlocksAndForgetsRemovedOnes) {
     table.Append(rows);
     EXPECT_TRUE(table.HasParticipant(participant));
     EXPECT_FALSE(table.HasParticipant(participant + 1));
+    EXPECT_EQ(table.RowsOf(participant), std::pair(participant * 100, participant * 100 + 100));
+    EXPECT_EQ(table.RowsOf(participant + 1), std::pair(0u, 0u));
   }
   EXPECT_EQ(table.payload_count(), 1000u);
   EXPECT_EQ(table.payload_bytes(), 1000u * 1001 / 2);
@@ -58,8 +60,8 @@ TEST(Catalog, SpaceFollowsArenasThroughTheirLife) {
   EXPECT_EQ(node->free_bytes(), (1u << 20) - 16384);
   EXPECT_EQ(cluster.catalog().payload_count(), 3u);
 
-  cluster.Apply(MetadataStored{ImportId(1), {Metadata("digests/p0", 100, "n1"),
-                                             Metadata("manifest", 4097, "n1")}});
+  cluster.Apply(MetadataStored{
+      ImportId(1), {Metadata("digests/p0", 100, "n1"), Metadata("manifest", 4097, "n1")}});
   EXPECT_EQ(node->metadata_bytes, 4096u + 8192);
   EXPECT_EQ(cluster.catalog().PhysicalBytes(ImportId(1)), 16384u + 12288);
   // A repeat of a name replaces it.
@@ -101,7 +103,8 @@ TEST(Catalog, ANewInstanceLosesItsMemory) {
   EXPECT_EQ(node->live_bytes, 0u);
   EXPECT_EQ(node->releasing_bytes, 0u);
   EXPECT_EQ(node->metadata_bytes, 4096u) << "METADATA files survive";
-  EXPECT_EQ(cluster.catalog().FindGroup(ImportId(3)), nullptr) << "its arena went with the instance";
+  EXPECT_EQ(cluster.catalog().FindGroup(ImportId(3)), nullptr)
+      << "its arena went with the instance";
   EXPECT_EQ(cluster.catalog().FindArena(ArenaId(1))->state, ArenaState::kLost);
   EXPECT_EQ(cluster.catalog().FindArena(ArenaId(2))->state, ArenaState::kLive);
   EXPECT_EQ(cluster.catalog().ImportsOn("n1"), std::vector{ImportId(1)});

@@ -145,7 +145,8 @@ Result<Event> DecodeArena(const std::string& bytes) {
       return Event(ArenasReleasing{ArenaIds(body.releasing().arena_ids())});
     case v1::ArenaEvent::kReleased:
       return Event(ArenasReleased{ArenaIds(body.released().arena_ids())});
-    case v1::ArenaEvent::EVENT_NOT_SET: break;
+    case v1::ArenaEvent::EVENT_NOT_SET:
+      break;
   }
   return Corrupt("a logged arena event is empty");
 }
@@ -189,7 +190,8 @@ Result<Event> DecodeObject(const std::string& bytes) {
   v1::ObjectEvent body;
   if (!body.ParseFromString(bytes)) return Corrupt("a logged object event is malformed");
   switch (body.event_case()) {
-    case v1::ObjectEvent::kReserved: return DecodeObjectsReserved(body.reserved());
+    case v1::ObjectEvent::kReserved:
+      return DecodeObjectsReserved(body.reserved());
     case v1::ObjectEvent::kRemoved: {
       const auto& removed = body.removed();
       return Event(ObjectsRemoved{ImportId(removed.import_id()),
@@ -197,7 +199,8 @@ Result<Event> DecodeObject(const std::string& bytes) {
     }
     case v1::ObjectEvent::kGroupRemoved:
       return Event(GroupRemoved{ImportId(body.group_removed().import_id())});
-    case v1::ObjectEvent::kMetadataStored: return DecodeMetadataStored(body.metadata_stored());
+    case v1::ObjectEvent::kMetadataStored:
+      return DecodeMetadataStored(body.metadata_stored());
     case v1::ObjectEvent::kMetadataReleased: {
       MetadataReleased event;
       event.node_id = body.metadata_released().node_id();
@@ -206,7 +209,8 @@ Result<Event> DecodeObject(const std::string& bytes) {
       }
       return Event(std::move(event));
     }
-    case v1::ObjectEvent::EVENT_NOT_SET: break;
+    case v1::ObjectEvent::EVENT_NOT_SET:
+      break;
   }
   return Corrupt("a logged object event is empty");
 }
@@ -228,14 +232,17 @@ Result<Event> DecodeEvent(const v1::LogEvent& logged) {
                        " is not the object catalogue's");
   }
   if (logged.oldest_reader() > kEventVersion) {
-    return Unsupported("event of kind " + std::to_string(logged.kind()) + " needs a reader of version " +
-                       std::to_string(logged.oldest_reader()) + ", this is " +
-                       std::to_string(kEventVersion));
+    return Unsupported("event of kind " + std::to_string(logged.kind()) +
+                       " needs a reader of version " + std::to_string(logged.oldest_reader()) +
+                       ", this is " + std::to_string(kEventVersion));
   }
   switch (logged.kind()) {
-    case v1::EVENT_KIND_NODE: return DecodeNode(logged.body());
-    case v1::EVENT_KIND_ARENA: return DecodeArena(logged.body());
-    default: return DecodeObject(logged.body());
+    case v1::EVENT_KIND_NODE:
+      return DecodeNode(logged.body());
+    case v1::EVENT_KIND_ARENA:
+      return DecodeArena(logged.body());
+    default:
+      return DecodeObject(logged.body());
   }
 }
 

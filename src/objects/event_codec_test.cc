@@ -14,9 +14,8 @@ std::vector<Event> OneOfEach() {
   return {
       NodeJoined{{"n1", "i1", "host", "/run/n1.sock"}, 1ull << 40, true},
       ArenaReserved{ArenaId(1), ImportId(2), "n1", "i1", 1 << 20},
-      ObjectsReserved{ImportId(2),
-                      3,
-                      {{"a", 10, 0, ArenaId(1), 0}, {"b", 1ull << 33, 7, ArenaId(1), 4096}}},
+      ObjectsReserved{
+          ImportId(2), 3, {{"a", 10, 0, ArenaId(1), 0}, {"b", 1ull << 33, 7, ArenaId(1), 4096}}},
       MetadataStored{ImportId(2), {{"manifest", 5, Sha256Of("m"), "n1"}}},
       ObjectsRemoved{ImportId(2), {"a", "b"}},
       ArenasReleasing{{ArenaId(1), ArenaId(UINT64_MAX)}},
@@ -75,8 +74,7 @@ TEST(EventCodec, RefusesBodiesThatAreNoEvent) {
   v1::ObjectEvent short_digest;
   short_digest.mutable_metadata_stored()->add_objects()->set_name("manifest");
   logged.set_body(short_digest.SerializeAsString());
-  EXPECT_EQ(DecodeEvent(logged).status().message(),
-            "the logged digest of manifest has 0 bytes");
+  EXPECT_EQ(DecodeEvent(logged).status().message(), "the logged digest of manifest has 0 bytes");
 }
 
 // Mutated and random bytes: refused or applied, never a crash, never a broken invariant.

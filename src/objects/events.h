@@ -17,7 +17,8 @@ using model::ArenaId;
 using model::ImportId;
 
 // First registration, a new instance of the same node, or changed facts of the same instance. A new
-// instance of a node without durable arenas begins empty: RELEASING arenas are gone, LIVE ones LOST.
+// instance of a node without durable arenas begins empty: RELEASING arenas are gone, LIVE ones
+// LOST.
 struct NodeJoined {
   model::NodeAddress address;
   uint64_t capacity_bytes = 0;
@@ -71,8 +72,8 @@ struct ObjectsRemoved {
   friend bool operator==(const ObjectsRemoved&, const ObjectsRemoved&) = default;
 };
 
-// Whatever is left of the group is gone, METADATA last; its arenas are given up. What the nodes still
-// hold stays charged until they confirm.
+// Whatever is left of the group is gone, METADATA last; its arenas are given up. What the nodes
+// still hold stays charged until they confirm.
 struct GroupRemoved {
   ImportId import_id;
   friend bool operator==(const GroupRemoved&, const GroupRemoved&) = default;

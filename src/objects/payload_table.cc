@@ -102,10 +102,17 @@ void PayloadTable::Remove(uint32_t number) {
   while (first_live_ < row_count_ && this->row(first_live_).arena == kRemoved) ++first_live_;
 }
 
+std::pair<uint32_t, uint32_t> PayloadTable::RowsOf(uint32_t participant) const {
+  for (const Block& block : blocks_) {
+    if (block.rows.front().participant != participant) continue;
+    return {block.first_row, block.first_row + static_cast<uint32_t>(block.rows.size())};
+  }
+  return {0, 0};
+}
+
 bool PayloadTable::HasParticipant(uint32_t participant) const {
-  return std::any_of(blocks_.begin(), blocks_.end(), [&](const Block& block) {
-    return block.rows.front().participant == participant;
-  });
+  const auto [first, last] = RowsOf(participant);
+  return first != last;
 }
 
 }  // namespace mooncake::objects

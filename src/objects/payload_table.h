@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace mooncake::objects {
@@ -17,8 +18,8 @@ class PayloadTable {
  public:
   struct Row {
     uint64_t bytes = 0;
-    uint64_t offset = 0;      // in the arena
-    uint32_t arena = 0;       // index into the group's arenas; kRemoved: gone
+    uint64_t offset = 0;  // in the arena
+    uint32_t arena = 0;   // index into the group's arenas; kRemoved: gone
     uint32_t participant = 0;
     uint32_t unit = 0;
     uint32_t name_begin = 0;  // in the names of the row's block
@@ -46,6 +47,8 @@ class PayloadTable {
   // No row before this number is live.
   uint32_t first_live() const { return first_live_; }
   bool HasParticipant(uint32_t participant) const;
+  // Row numbers [first, last) of the participant; empty when it has none.
+  std::pair<uint32_t, uint32_t> RowsOf(uint32_t participant) const;
 
  private:
   // One Append: its rows and their names, each allocated once at its exact size.

@@ -8,8 +8,7 @@ namespace {
 Status ValidateAddress(const model::NodeAddress& address) {
   MC_RETURN_IF_ERROR(model::ValidateIdentityPart("node_id", address.node_id));
   MC_RETURN_IF_ERROR(model::ValidateIdentityPart("instance_id", address.instance_id));
-  MC_RETURN_IF_ERROR(
-      model::ValidateText("host_id", address.host_id, model::kIdentityPartBytesMax));
+  MC_RETURN_IF_ERROR(model::ValidateText("host_id", address.host_id, model::kIdentityPartBytesMax));
   return model::ValidateText("socket_path", address.socket_path, 4096);
 }
 
@@ -31,8 +30,7 @@ void CompareHeld(const Catalog& catalog, const Node& node, const HeldImport& hel
 
 }  // namespace
 
-Result<std::vector<Event>> DecideNodeJoin(const Catalog& catalog,
-                                          const model::NodeAddress& address,
+Result<std::vector<Event>> DecideNodeJoin(const Catalog& catalog, const model::NodeAddress& address,
                                           uint64_t capacity_bytes, bool durable_arenas) {
   MC_RETURN_IF_ERROR(ValidateAddress(address));
   if (capacity_bytes == 0) {

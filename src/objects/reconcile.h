@@ -1,6 +1,6 @@
 // What the Master does about nodes and about groups that must go: pure decisions over the catalogue
-// and what nodes report. Level-triggered: every function looks at the whole present state, so a lost
-// reply or a restart needs no special code.
+// and what nodes report. Level-triggered: every function looks at the whole present state, so a
+// lost reply or a restart needs no special code.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,7 @@ namespace mooncake::objects {
 
 // No event when the catalogue knows exactly this already. INVALID_ARGUMENT: empty node_id or
 // instance_id, text that is not UTF-8, no capacity.
-Result<std::vector<Event>> DecideNodeJoin(const Catalog& catalog,
-                                          const model::NodeAddress& address,
+Result<std::vector<Event>> DecideNodeJoin(const Catalog& catalog, const model::NodeAddress& address,
                                           uint64_t capacity_bytes, bool durable_arenas);
 
 struct HeldImport {
@@ -33,7 +32,8 @@ struct HeldImport {
 };
 
 // LIVE members that the catalogue places on the node and the report does not list. Normal while the
-// import is open (arenas appear at first open); a loss once it is committed: the caller knows which.
+// import is open (arenas appear at first open); a loss once it is committed: the caller knows
+// which.
 struct MissingMembers {
   std::vector<ArenaId> arenas;
   uint64_t metadata_objects = 0;  // how many too few

@@ -20,7 +20,8 @@ TEST(NodeJoin, OnlyNewsIsAnEvent) {
   const auto again = DecideNodeJoin(cluster.catalog(), {"n1", "i1", "h", "/run/n1"}, 4096, false);
   ASSERT_TRUE(again.ok());
   EXPECT_TRUE(again->empty());
-  EXPECT_EQ(DecideNodeJoin(cluster.catalog(), {"n1", "i1", "h", "/run/x"}, 4096, false)->size(), 1u);
+  EXPECT_EQ(DecideNodeJoin(cluster.catalog(), {"n1", "i1", "h", "/run/x"}, 4096, false)->size(),
+            1u);
   EXPECT_EQ(DecideNodeJoin(cluster.catalog(), {"n1", "i1", "h", "/run/n1"}, 8192, false)->size(),
             1u);
   EXPECT_EQ(DecideNodeJoin(cluster.catalog(), {"", "i", "h", ""}, 1, false).status().message(),
@@ -65,15 +66,14 @@ TEST(Reconcile, AReportDropsWhatIsUnknownOrGivenUpAndConfirmsTheRest) {
   // Import 1 is dropped: told to go, then confirmed.
   cluster.Apply(PlanGroupDrop(cluster.catalog(), ImportId(1)));
   EXPECT_TRUE(PlanGroupDrop(cluster.catalog(), ImportId(1)).empty());
-  result = ReconcileReport(cluster.catalog(), "n1", "i1",
-                           {{ImportId(1), {ArenaId(1), ArenaId(2)}, 1},
-                            {ImportId(2), {ArenaId(3)}, 1}});
+  result =
+      ReconcileReport(cluster.catalog(), "n1", "i1",
+                      {{ImportId(1), {ArenaId(1), ArenaId(2)}, 1}, {ImportId(2), {ArenaId(3)}, 1}});
   EXPECT_EQ(result->drop_imports, std::vector{ImportId(1)});
   EXPECT_TRUE(result->events.empty());
   result = ReconcileReport(cluster.catalog(), "n1", "i1", {{ImportId(2), {ArenaId(3)}, 1}});
-  EXPECT_EQ(result->events,
-            (std::vector<Event>{ArenasReleased{{ArenaId(1), ArenaId(2)}},
-                                MetadataReleased{"n1", {ImportId(1)}}}));
+  EXPECT_EQ(result->events, (std::vector<Event>{ArenasReleased{{ArenaId(1), ArenaId(2)}},
+                                                MetadataReleased{"n1", {ImportId(1)}}}));
   cluster.Apply(result->events);
   EXPECT_EQ(cluster.catalog().FindGroup(ImportId(1)), nullptr);
   cluster.ExpectReplayEqual();
@@ -172,13 +172,25 @@ class RandomCluster {
 
   void Step() {
     switch (Below(8)) {
-      case 0: Begin(); break;
-      case 1: OpenSomeArenas(); break;
-      case 2: StoreMetadata(); break;
-      case 3: Drop(); break;
-      case 4: Remove(); break;
+      case 0:
+        Begin();
+        break;
+      case 1:
+        OpenSomeArenas();
+        break;
+      case 2:
+        StoreMetadata();
+        break;
+      case 3:
+        Drop();
+        break;
+      case 4:
+        Remove();
+        break;
       case 5:
-      case 6: Report(PickNode(), Below(3) == 0); break;
+      case 6:
+        Report(PickNode(), Below(3) == 0);
+        break;
       case 7:
         if (Below(4) == 0) Restart();
         break;

@@ -40,8 +40,8 @@ Status ValidateUnits(const std::vector<model::PlannedParticipant>& participants,
   for (const model::PlannedParticipant& participant : participants) {
     for (const model::PlannedPayload& payload : participant.payloads) {
       if (payload.unit >= payloads) {
-        return InvalidArgument("payload " + payload.name + Of(participant) +
-                               " has affinity unit " + std::to_string(payload.unit) + " of at most " +
+        return InvalidArgument("payload " + payload.name + Of(participant) + " has affinity unit " +
+                               std::to_string(payload.unit) + " of at most " +
                                std::to_string(payloads));
       }
       if (payload.unit >= seen.size()) seen.resize(payload.unit + size_t{1});
@@ -80,9 +80,9 @@ std::vector<Candidate> CandidatesOf(const Catalog& catalog, const ReservationReq
   std::vector<Candidate> candidates;
   for (const Node& node : catalog.nodes()) {
     if (!request.usable_nodes.contains(node.address.node_id)) continue;
-    candidates.push_back({&node, node.free_bytes(),
-                          !request.preferred_host_id.empty() &&
-                              node.address.host_id == request.preferred_host_id});
+    candidates.push_back(
+        {&node, node.free_bytes(),
+         !request.preferred_host_id.empty() && node.address.host_id == request.preferred_host_id});
   }
   return candidates;
 }

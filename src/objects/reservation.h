@@ -32,8 +32,8 @@ struct ReservationRequest {
 };
 
 // INVALID_ARGUMENT: no payloads, a name that is bad or stands twice, zero bytes, units not numbered
-// 0..n-1 without a gap. UNAVAILABLE: no usable node. EXHAUSTED: with the needed bytes, the free bytes of
-// the usable nodes together, and the largest node's.
+// 0..n-1 without a gap. UNAVAILABLE: no usable node. EXHAUSTED: with the needed bytes, the free
+// bytes of the usable nodes together, and the largest node's.
 Result<std::vector<Event>> PlanReservation(const Catalog& catalog,
                                            const ReservationRequest& request);
 

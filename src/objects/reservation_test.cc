@@ -91,8 +91,8 @@ TEST(Reservation, ArenasAreBoundedUnlessOnePayloadIsLarger) {
   TestCluster cluster;
   cluster.Join("n1", 1ull << 40);
   Plan plan = {{"p", {}}};
-  const std::vector<uint64_t> sizes = {100ull << 20, 100ull << 20, 100ull << 20, 300ull << 20,
-                                       1,            200ull << 20};
+  const std::vector<uint64_t> sizes = {100ull << 20, 100ull << 20, 100ull << 20, 300ull << 20, 1,
+                                       200ull << 20};
   for (uint32_t i = 0; i < sizes.size(); ++i) {
     plan[0].payloads.push_back({"x" + std::to_string(i), sizes[i], i});
   }

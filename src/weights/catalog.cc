@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-
 namespace mooncake::weights {
 namespace {
 
@@ -59,7 +58,7 @@ Result<model::ImportState> Catalog::StateOfImport(ImportId id) const {
   const Revision* revision = FindImport(id);
   if (revision == nullptr) return model::ImportState::kAborted;
   return revision->availability == Availability::kImporting ? model::ImportState::kOpen
-                                                             : model::ImportState::kCommitted;
+                                                            : model::ImportState::kCommitted;
 }
 
 std::string Catalog::AbortReason(ImportId id) const {

@@ -1,15 +1,15 @@
 // weights::Catalog: every weight revision, its import session, its leases and its tombstone.
 //
-// Owns: revisions by identity and by import id, participants with their claims and receipts, leases,
-// the import and lease id counters, the reasons of recent aborts. Never: knows deadlines (deadlines.h
-// is volatile), objects' places, liveness or clocks; parses a manifest.
-// State changes only through Apply; everything else is const. Deterministic: equal sequences of
-// (event, logged time) give equal states and digests. Single-threaded (the Master's sequencer owns
-// it). What may happen next is model/states.h's tables' business.
+// Owns: revisions by identity and by import id, participants with their claims and receipts,
+// leases, the import and lease id counters, the reasons of recent aborts. Never: knows deadlines
+// (deadlines.h is volatile), objects' places, liveness or clocks; parses a manifest. State changes
+// only through Apply; everything else is const. Deterministic: equal sequences of (event, logged
+// time) give equal states and digests. Single-threaded (the Master's sequencer owns it). What may
+// happen next is model/states.h's tables' business.
 //
-// Invariants (CheckInvariants): availability and residency are an allowed pair; a committed revision
-// has a receipt of every participant; DELETING and DELETED have no lease; every lease names a
-// READY or DEGRADED revision; an id is given once; one identity has one record.
+// Invariants (CheckInvariants): availability and residency are an allowed pair; a committed
+// revision has a receipt of every participant; DELETING and DELETED have no lease; every lease
+// names a READY or DEGRADED revision; an id is given once; one identity has one record.
 #pragma once
 
 #include <array>
@@ -50,8 +50,8 @@ struct Revision {
   std::string placement_id;
   Sha256Digest plan_sha256{};
   std::string created_at;
-  uint64_t ttl_ms = 0;  // of the import session
-  std::vector<Participant> participants;       // empty once DELETED
+  uint64_t ttl_ms = 0;                    // of the import session
+  std::vector<Participant> participants;  // empty once DELETED
   uint32_t receipt_count = 0;
   std::vector<std::string> metadata_node_ids;  // where METADATA objects of the import go
   // From commit on.
@@ -80,8 +80,8 @@ struct Lease {
 
 struct ListQuery {
   std::string tenant_id;
-  std::string name_space;   // empty: all
-  std::string resource_id;  // empty: all
+  std::string name_space;                      // empty: all
+  std::string resource_id;                     // empty: all
   std::set<model::Availability> availability;  // empty: READY and DEGRADED
   uint32_t page_size = 0;                      // 0: 100; at most 1000
   std::string page_token;                      // from the page before; empty: the first

@@ -60,8 +60,7 @@ Status Catalog::CheckInvariants() const {
       return Internal(name + " is indexed under another availability");
     }
     if (!revision.leases.empty() && !IsDiscoverable(revision.availability)) {
-      return Internal(name + " is " + std::string(Name(revision.availability)) +
-                      " and has leases");
+      return Internal(name + " is " + std::string(Name(revision.availability)) + " and has leases");
     }
     leases += revision.leases.size();
     for (const LeaseId lease_id : revision.leases) {

@@ -61,8 +61,8 @@ Result<model::WeightIdentity> ParseToken(const ListQuery& query) {
   MC_ASSIGN_OR_RETURN(identity.resource_id, UrlDecode(parts[1]));
   MC_ASSIGN_OR_RETURN(identity.revision, UrlDecode(parts[2]));
   const std::string_view number = parts[3];
-  const auto [end, error] =
-      std::from_chars(number.data(), number.data() + number.size(), identity.weight_generation.value);
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(),
+                                            identity.weight_generation.value);
   if (error != std::errc() || end != number.data() + number.size()) {
     return InvalidArgument("page_token is malformed");
   }

@@ -22,12 +22,6 @@ bool IsUnfinishedWriter(const Revision& revision, std::string_view client_id) {
 
 }  // namespace
 
-int64_t Deadlines::DeadlineOf(const Session& session) const {
-  int64_t deadline = session.deadline_ms;
-  for (const auto& [client, writer] : session.writers) deadline = std::min(deadline, writer.first);
-  return deadline;
-}
-
 void Deadlines::SetLease(LeaseId id, int64_t deadline_ms) {
   ForgetLease(id);
   lease_deadline_[id] = deadline_ms;
@@ -41,16 +35,19 @@ void Deadlines::ForgetLease(LeaseId id) {
   lease_deadline_.erase(it);
 }
 
-void Deadlines::SetSession(ImportId id, Session session) {
-  ForgetSession(id);
-  sessions_by_deadline_.emplace(DeadlineOf(session), id);
-  sessions_[id] = std::move(session);
+void Deadlines::Reorder(ImportId id, Session& session) {
+  sessions_by_deadline_.erase({session.earliest_ms, id});
+  session.earliest_ms = session.deadline_ms;
+  for (const auto& [client, writer] : session.writers) {
+    session.earliest_ms = std::min(session.earliest_ms, writer.deadline_ms);
+  }
+  sessions_by_deadline_.emplace(session.earliest_ms, id);
 }
 
 void Deadlines::ForgetSession(ImportId id) {
   const auto it = sessions_.find(id);
   if (it == sessions_.end()) return;
-  sessions_by_deadline_.erase({DeadlineOf(it->second), id});
+  sessions_by_deadline_.erase({it->second.earliest_ms, id});
   sessions_.erase(it);
 }
 
@@ -59,7 +56,7 @@ void Deadlines::Restart(const Catalog& catalog, int64_t now_ms) {
   for (const auto& [id, lease] : catalog.leases()) SetLease(id, After(now_ms, lease.ttl_ms));
   for (const ImportId id : catalog.open_imports()) {
     const Revision& revision = *catalog.FindImport(id);
-    Session session;
+    Session& session = sessions_[id];
     session.ttl_ms = revision.ttl_ms;
     session.deadline_ms = After(now_ms, revision.ttl_ms);
     for (const Participant& participant : revision.participants) {
@@ -69,31 +66,31 @@ void Deadlines::Restart(const Catalog& catalog, int64_t now_ms) {
       if (participant.state != model::ParticipantState::kClaimed) continue;
       session.writers[participant.client_id] = {deadline, participant.ttl_ms};
     }
-    SetSession(id, std::move(session));
+    Reorder(id, session);
   }
 }
 
 void Deadlines::Observe(const Catalog& catalog, const Event& event, int64_t now_ms) {
   if (const auto* begun = std::get_if<ImportBegun>(&event)) {
-    Session session;
+    Session& session = sessions_[begun->import_id];
     session.ttl_ms = begun->ttl_ms;
     session.deadline_ms = After(now_ms, begun->ttl_ms);
-    SetSession(begun->import_id, std::move(session));
+    Reorder(begun->import_id, session);
   } else if (const auto* claimed = std::get_if<Claimed>(&event)) {
-    Session session = sessions_[claimed->import_id];
+    Session& session = sessions_[claimed->import_id];
     const int64_t deadline = After(now_ms, claimed->ttl_ms);
     session.writers[claimed->client_id] = {deadline, claimed->ttl_ms};
     session.deadline_ms = std::max(session.deadline_ms, deadline);
-    SetSession(claimed->import_id, std::move(session));
+    Reorder(claimed->import_id, session);
   } else if (const auto* receipt = std::get_if<ReceiptAccepted>(&event)) {
+    const auto it = sessions_.find(receipt->import_id);
     const Revision* revision = catalog.FindImport(receipt->import_id);
-    if (revision == nullptr || !sessions_.contains(receipt->import_id)) return;
-    Session session = sessions_[receipt->import_id];
-    std::erase_if(session.writers, [&](const auto& writer) {
-      return !IsUnfinishedWriter(*revision, writer.first);
-    });
+    if (it == sessions_.end() || revision == nullptr) return;
+    Session& session = it->second;
+    const std::string& client_id = revision->participants[receipt->participant].client_id;
+    if (!IsUnfinishedWriter(*revision, client_id)) session.writers.erase(client_id);
     session.deadline_ms = std::max(session.deadline_ms, After(now_ms, session.ttl_ms));
-    SetSession(receipt->import_id, std::move(session));
+    Reorder(receipt->import_id, session);
   } else if (const auto* committed = std::get_if<Committed>(&event)) {
     ForgetSession(committed->import_id);
   } else if (const auto* aborted = std::get_if<Aborted>(&event)) {
@@ -111,19 +108,18 @@ Status Deadlines::KeepImport(const Catalog& catalog, ImportId id, std::string_vi
   if (it == sessions_.end() || !catalog.open_imports().contains(id)) {
     return NotFound("import " + std::to_string(id.value) + " is not open");
   }
-  Session session = it->second;
-  if (now_ms >= DeadlineOf(session)) {
+  Session& session = it->second;
+  if (now_ms >= session.earliest_ms) {
     return LeaseExpired("import " + std::to_string(id.value) + " was not renewed in time");
   }
   uint64_t ttl_ms = session.ttl_ms;
   const auto writer = session.writers.find(client_id);
   if (writer != session.writers.end()) {
-    auto& [deadline, writer_ttl_ms] = writer->second;
-    deadline = After(now_ms, writer_ttl_ms);
-    ttl_ms = std::max(ttl_ms, writer_ttl_ms);
+    writer->second.deadline_ms = After(now_ms, writer->second.ttl_ms);
+    ttl_ms = std::max(ttl_ms, writer->second.ttl_ms);
   }
   session.deadline_ms = std::max(session.deadline_ms, After(now_ms, ttl_ms));
-  SetSession(id, std::move(session));
+  Reorder(id, session);
   return OkStatus();
 }
 
@@ -156,12 +152,12 @@ std::vector<Deadlines::ExpiredImport> Deadlines::ExpiredImports(int64_t now_ms, 
   for (const auto& [deadline, id] : sessions_by_deadline_) {
     if (deadline > now_ms || expired.size() == max) break;
     const Session& session = sessions_.at(id);
-    std::string reason = "none of its clients renewed it for " + std::to_string(session.ttl_ms) +
-                         " ms";
+    std::string reason =
+        "none of its clients renewed it for " + std::to_string(session.ttl_ms) + " ms";
     for (const auto& [client, writer] : session.writers) {
-      if (writer.first != deadline) continue;
-      reason = "its writer " + client + " did not renew for " + std::to_string(writer.second) +
-               " ms";
+      if (writer.deadline_ms != deadline) continue;
+      reason =
+          "its writer " + client + " did not renew for " + std::to_string(writer.ttl_ms) + " ms";
       break;
     }
     expired.push_back({id, std::move(reason)});

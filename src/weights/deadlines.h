@@ -1,5 +1,5 @@
-// weights::Deadlines: when leases and import sessions run out. The Master's volatile companion of the
-// catalogue: never logged, rebuilt with full TTLs after a restart (or after a failed append).
+// weights::Deadlines: when leases and import sessions run out. The Master's volatile companion of
+// the catalogue: never logged, rebuilt with full TTLs after a restart (or after a failed append).
 //
 // A lease or import is dead only once its expiry is logged; from its deadline on it is refused here
 // too, so that no reader is told "live" after it was told "expired". Times are the Master's logged
@@ -32,8 +32,8 @@ class Deadlines {
   // After each live Apply.
   void Observe(const Catalog& catalog, const Event& event, int64_t now_ms);
 
-  // Renews the client's hold on an open import (any client that takes part may). LEASE_EXPIRED: past
-  // its deadline. NOT_FOUND: not open.
+  // Renews the client's hold on an open import (any client that takes part may). LEASE_EXPIRED:
+  // past its deadline. NOT_FOUND: not open.
   Status KeepImport(const Catalog& catalog, ImportId id, std::string_view client_id,
                     int64_t now_ms);
 
@@ -51,15 +51,20 @@ class Deadlines {
   std::vector<ExpiredImport> ExpiredImports(int64_t now_ms, size_t max) const;
 
  private:
+  struct Writer {  // a client with a claimed participant whose receipt is not in
+    int64_t deadline_ms = 0;
+    uint64_t ttl_ms = 0;
+  };
   struct Session {
     int64_t deadline_ms = 0;  // pushed by every renewal of any client
     uint64_t ttl_ms = 0;
-    std::map<std::string, std::pair<int64_t, uint64_t>, std::less<>> writers;  // deadline, ttl
+    std::map<std::string, Writer, std::less<>> writers;
+    int64_t earliest_ms = 0;  // of deadline_ms and the writers': as in sessions_by_deadline_
   };
-  int64_t DeadlineOf(const Session& session) const;
   void SetLease(LeaseId id, int64_t deadline_ms);
   void ForgetLease(LeaseId id);
-  void SetSession(ImportId id, Session session);
+  // After any change of the session.
+  void Reorder(ImportId id, Session& session);
   void ForgetSession(ImportId id);
 
   std::map<LeaseId, int64_t> lease_deadline_;

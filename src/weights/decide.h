@@ -1,4 +1,5 @@
-// One pure function per command: (catalogue, command, facts) -> events, or a refusal without a trace.
+// One pure function per command: (catalogue, command, facts) -> events, or a refusal without a
+// trace.
 //
 // The caller applies the events at once, logs them, and replies only when they are durable. No
 // events and OK means "already so": the caller replies from the catalogue. Facts are what the
@@ -32,7 +33,7 @@ struct BeginImport {
   Sha256Digest plan_sha256{};
   // Those that own payloads, all of which must hand in a receipt. Empty: join what exists.
   std::vector<std::string> participants;
-  std::vector<std::string> claim;  // participants this client acts for
+  std::vector<std::string> claim;              // participants this client acts for
   std::optional<model::StoragePolicy> policy;  // absent: the cluster's default
   uint64_t ttl_ms = 0;
 };
@@ -86,8 +87,8 @@ struct CommitFacts {
   model::MemberFacts members;  // of the payloads
 };
 // Facts matter while the import is OPEN only (they cost: see NeedsCommitFacts). NOT_READY: receipts
-// are missing. UNAVAILABLE: a payload is not readable now. INVALID_ARGUMENT: names the field and both
-// values. CONFLICT: committed with other facts. A second equal commit is OK without events.
+// are missing. UNAVAILABLE: a payload is not readable now. INVALID_ARGUMENT: names the field and
+// both values. CONFLICT: committed with other facts. A second equal commit is OK without events.
 Result<std::vector<Event>> DecideCommit(const Catalog& catalog, const CommitImport& command,
                                         const CommitFacts& facts);
 bool NeedsCommitFacts(const Catalog& catalog, ImportId id);
@@ -104,7 +105,8 @@ std::vector<Event> DecideExpireImport(const Catalog& catalog, ImportId id, std::
 
 // ---- reading ----
 
-// The record that an exact query may show (READY, DEGRADED, DELETING, DELETED). NOT_FOUND, NOT_READY.
+// The record that an exact query may show (READY, DEGRADED, DELETING, DELETED). NOT_FOUND,
+// NOT_READY.
 Result<const Revision*> Query(const Catalog& catalog, const model::WeightIdentity& identity);
 
 struct OpenRevision {

@@ -98,8 +98,7 @@ Status AddClaims(const BeginImport& command, ImportId id, const Revision* known,
     }
     const Participant* participant = known == nullptr ? nullptr : &known->participants[at->second];
     const auto state = participant == nullptr ? ParticipantState::kUnclaimed : participant->state;
-    const bool is_claimer =
-        participant != nullptr && participant->client_id == command.client_id;
+    const bool is_claimer = participant != nullptr && participant->client_id == command.client_id;
     const auto& row = LookUp(state, ParticipantTrigger::kClaim, {.is_claimer = is_claimer});
     if (row.effect == Effect::kChange && claimed.insert(at->second).second) {
       events->emplace_back(Claimed{id, at->second, command.client_id, command.ttl_ms});
@@ -115,16 +114,15 @@ Status ValidateReceipt(const SubmitReceipt& command, const Revision& revision) {
   const std::string expected = model::DigestsName(command.participant_id);
   if (digests.name != expected) {
     return InvalidArgument("the digests object of participant " + command.participant_id +
-                           " must be named " + expected + ", got '" +
-                           LoggableReason(digests.name) + "'");
+                           " must be named " + expected + ", got '" + LoggableReason(digests.name) +
+                           "'");
   }
   if (digests.bytes == 0) return InvalidArgument(expected + " has no bytes");
   if (command.compare_only) return OkStatus();
   const auto& nodes = revision.metadata_node_ids;
   if (std::find(nodes.begin(), nodes.end(), digests.node_id) == nodes.end()) {
-    return InvalidArgument(expected + " must lie on a METADATA node of " +
-                           Text(command.import_id) + ", got '" + LoggableReason(digests.node_id) +
-                           "'");
+    return InvalidArgument(expected + " must lie on a METADATA node of " + Text(command.import_id) +
+                           ", got '" + LoggableReason(digests.node_id) + "'");
   }
   return OkStatus();
 }
@@ -151,8 +149,8 @@ Status CheckMetadataObject(const model::MetadataObject& object, std::string_view
   const auto& nodes = revision.metadata_node_ids;
   if (std::find(nodes.begin(), nodes.end(), object.node_id) == nodes.end()) {
     return InvalidArgument(std::string(name) + " must lie on a METADATA node of " +
-                           Text(revision.import_id) + ", got '" +
-                           LoggableReason(object.node_id) + "'");
+                           Text(revision.import_id) + ", got '" + LoggableReason(object.node_id) +
+                           "'");
   }
   return OkStatus();
 }
@@ -166,8 +164,7 @@ Status CheckAgainstFacts(const CommitImport& command, const model::GroupFacts& f
                     command.logical_payload_bytes);
   }
   if (command.payload_keys_sha256 != facts.payload_keys_sha256) {
-    return Mismatch("payload_keys_sha256", facts.payload_keys_sha256,
-                    command.payload_keys_sha256);
+    return Mismatch("payload_keys_sha256", facts.payload_keys_sha256, command.payload_keys_sha256);
   }
   if (command.affinity_count != facts.affinity_count) {
     return Mismatch("affinity_count", facts.affinity_count, command.affinity_count);
@@ -214,8 +211,8 @@ std::string MissingReceipts(const Revision& revision) {
   for (const Participant& participant : revision.participants) {
     if (participant.state == ParticipantState::kReceived) continue;
     return std::to_string(revision.receipt_count) + " of " +
-           std::to_string(revision.participants.size()) + " are in; " +
-           participant.participant_id + " is " + std::string(Name(participant.state));
+           std::to_string(revision.participants.size()) + " are in; " + participant.participant_id +
+           " is " + std::string(Name(participant.state));
   }
   return "";
 }
@@ -247,12 +244,11 @@ Result<BeginDecision> DecideBeginImport(const Catalog& catalog, const BeginImpor
   if (known != nullptr) {
     decision.import_id = known->import_id;
     decision.state = known->availability == Availability::kImporting ? ImportState::kOpen
-                                                                      : ImportState::kCommitted;
+                                                                     : ImportState::kCommitted;
     MC_RETURN_IF_ERROR(CheckSameParticipants(command, *known));
     std::vector<std::string> participants;
     for (const Participant& one : known->participants) participants.push_back(one.participant_id);
-    MC_RETURN_IF_ERROR(
-        AddClaims(command, known->import_id, known, participants, &decision.events));
+    MC_RETURN_IF_ERROR(AddClaims(command, known->import_id, known, participants, &decision.events));
     return decision;
   }
   if (command.participants.empty()) {
@@ -265,17 +261,19 @@ Result<BeginDecision> DecideBeginImport(const Catalog& catalog, const BeginImpor
   decision.created = true;
   decision.import_id = catalog.next_import_id();
   decision.events.emplace_back(NewImport(catalog, command, facts, std::move(policy)));
-  MC_RETURN_IF_ERROR(AddClaims(command, decision.import_id, nullptr, command.participants,
-                               &decision.events));
+  MC_RETURN_IF_ERROR(
+      AddClaims(command, decision.import_id, nullptr, command.participants, &decision.events));
   return decision;
 }
 
 ClaimView ViewClaim(const Participant& participant, std::string_view client_id) {
   switch (participant.state) {
-    case ParticipantState::kUnclaimed: return ClaimView::kUnclaimed;
+    case ParticipantState::kUnclaimed:
+      return ClaimView::kUnclaimed;
     case ParticipantState::kClaimed:
       return participant.client_id == client_id ? ClaimView::kYours : ClaimView::kOthers;
-    case ParticipantState::kReceived: return ClaimView::kReceived;
+    case ParticipantState::kReceived:
+      return ClaimView::kReceived;
   }
   return ClaimView::kUnclaimed;
 }
@@ -287,8 +285,7 @@ Result<ReceiptDecision> DecideReceipt(const Catalog& catalog, const SubmitReceip
       revision == nullptr ? std::nullopt : revision->ParticipantIndex(command.participant_id);
   const uint32_t at = index.value_or(0);
   const Participant* participant = index ? &revision->participants[at] : nullptr;
-  const bool same =
-      participant != nullptr && participant->digests.SameContent(command.digests);
+  const bool same = participant != nullptr && participant->digests.SameContent(command.digests);
   const std::string what =
       Text(command.import_id) + ", participant " + LoggableReason(command.participant_id);
   const auto& row = LookUp(StateOf(revision), RevisionTrigger::kReceipt, {.same_content = same});
@@ -306,9 +303,9 @@ Result<ReceiptDecision> DecideReceipt(const Catalog& catalog, const SubmitReceip
 
   const auto trigger =
       command.compare_only ? ParticipantTrigger::kCompare : ParticipantTrigger::kReceipt;
-  const auto& step = LookUp(participant->state, trigger,
-                            {.is_claimer = participant->client_id == command.client_id,
-                             .same_content = same});
+  const auto& step =
+      LookUp(participant->state, trigger,
+             {.is_claimer = participant->client_id == command.client_id, .same_content = same});
   if (step.effect == Effect::kRefuse) {
     const bool received = participant->state == ParticipantState::kReceived;
     return Refusal(step, what, received ? versus : "");
@@ -371,12 +368,11 @@ Result<std::vector<Event>> DecideAbort(const Catalog& catalog, const AbortImport
   const auto& row = LookUp(StateOf(revision), RevisionTrigger::kAbort, {});
   if (row.effect == Effect::kRefuse) return Refusal(row, Text(command.import_id));
   if (row.effect == Effect::kNothing) return std::vector<Event>{};
-  const bool takes_part =
-      std::any_of(revision->participants.begin(), revision->participants.end(),
-                  [&](const Participant& participant) {
-                    return !participant.client_id.empty() &&
-                           participant.client_id == command.client_id;
-                  });
+  const bool takes_part = std::any_of(revision->participants.begin(), revision->participants.end(),
+                                      [&](const Participant& participant) {
+                                        return !participant.client_id.empty() &&
+                                               participant.client_id == command.client_id;
+                                      });
   if (!takes_part) {
     return Conflict(Text(command.import_id) + ": client " + LoggableReason(command.client_id) +
                     " has claimed none of its participants");

@@ -199,7 +199,8 @@ Result<Event> DecodeRevision(const std::string& bytes) {
   v1::RevisionEvent body;
   if (!body.ParseFromString(bytes)) return Corrupt("a logged revision event is malformed");
   switch (body.event_case()) {
-    case v1::RevisionEvent::kImportBegun: return DecodeBegun(body.import_begun());
+    case v1::RevisionEvent::kImportBegun:
+      return DecodeBegun(body.import_begun());
     case v1::RevisionEvent::kClaimed: {
       const auto& claimed = body.claimed();
       return Event(Claimed{ImportId(claimed.import_id()), claimed.participant(),
@@ -211,7 +212,8 @@ Result<Event> DecodeRevision(const std::string& bytes) {
       MC_ASSIGN_OR_RETURN(event.digests, ReadMetadata(receipt.digests()));
       return Event(std::move(event));
     }
-    case v1::RevisionEvent::kCommitted: return DecodeCommitted(body.committed());
+    case v1::RevisionEvent::kCommitted:
+      return DecodeCommitted(body.committed());
     case v1::RevisionEvent::kAborted:
       return Event(Aborted{ImportId(body.aborted().import_id()), body.aborted().reason()});
     case v1::RevisionEvent::kAvailabilityChanged: {
@@ -225,7 +227,8 @@ Result<Event> DecodeRevision(const std::string& bytes) {
                                        static_cast<model::Availability>(changed.availability()),
                                        changed.reason()});
     }
-    case v1::RevisionEvent::EVENT_NOT_SET: break;
+    case v1::RevisionEvent::EVENT_NOT_SET:
+      break;
   }
   return Corrupt("a logged revision event is empty");
 }
@@ -245,7 +248,8 @@ Result<Event> DecodeLease(const std::string& bytes) {
       event.expired = body.ended().expired();
       return Event(std::move(event));
     }
-    case v1::LeaseEvent::EVENT_NOT_SET: break;
+    case v1::LeaseEvent::EVENT_NOT_SET:
+      break;
   }
   return Corrupt("a logged lease event is empty");
 }
@@ -256,8 +260,10 @@ Result<Event> DecodeTombstone(const std::string& bytes) {
   switch (body.event_case()) {
     case v1::TombstoneEvent::kDeletionBegun:
       return Event(DeletionBegun{ImportId(body.deletion_begun().import_id())});
-    case v1::TombstoneEvent::kDeleted: return Event(Deleted{ImportId(body.deleted().import_id())});
-    case v1::TombstoneEvent::EVENT_NOT_SET: break;
+    case v1::TombstoneEvent::kDeleted:
+      return Event(Deleted{ImportId(body.deleted().import_id())});
+    case v1::TombstoneEvent::EVENT_NOT_SET:
+      break;
   }
   return Corrupt("a logged tombstone event is empty");
 }
@@ -279,14 +285,17 @@ Result<Event> DecodeEvent(const v1::LogEvent& logged) {
                        " is not the weight catalogue's");
   }
   if (logged.oldest_reader() > kEventVersion) {
-    return Unsupported("event of kind " + std::to_string(logged.kind()) + " needs a reader of version " +
-                       std::to_string(logged.oldest_reader()) + ", this is " +
-                       std::to_string(kEventVersion));
+    return Unsupported("event of kind " + std::to_string(logged.kind()) +
+                       " needs a reader of version " + std::to_string(logged.oldest_reader()) +
+                       ", this is " + std::to_string(kEventVersion));
   }
   switch (logged.kind()) {
-    case v1::EVENT_KIND_REVISION: return DecodeRevision(logged.body());
-    case v1::EVENT_KIND_LEASE: return DecodeLease(logged.body());
-    default: return DecodeTombstone(logged.body());
+    case v1::EVENT_KIND_REVISION:
+      return DecodeRevision(logged.body());
+    case v1::EVENT_KIND_LEASE:
+      return DecodeLease(logged.body());
+    default:
+      return DecodeTombstone(logged.body());
   }
 }
 

@@ -23,18 +23,40 @@ class RandomHistory {
     store_.now_ms += static_cast<int64_t>(Below(200));
     switch (Below(13)) {
       case 0:
-      case 1: Begin(); break;
+      case 1:
+        Begin();
+        break;
       case 2:
-      case 3: Receipt(); break;
-      case 4: Commit(); break;
-      case 5: Abort(); break;
-      case 6: Open(); break;
-      case 7: Release(); break;
-      case 8: Members(); break;
-      case 9: Remove(); break;
-      case 10: GroupEmpty(); break;
-      case 11: Expire(); break;
-      case 12: Restart(); break;
+      case 3:
+        Receipt();
+        break;
+      case 4:
+        Commit();
+        break;
+      case 5:
+        Abort();
+        break;
+      case 6:
+        Open();
+        break;
+      case 7:
+        Release();
+        break;
+      case 8:
+        Members();
+        break;
+      case 9:
+        Remove();
+        break;
+      case 10:
+        GroupEmpty();
+        break;
+      case 11:
+        Expire();
+        break;
+      case 12:
+        Restart();
+        break;
     }
     CheckSeen();
   }

@@ -89,9 +89,13 @@ TEST(Import, BadArgumentsNameTheField) {
             "INVALID_ARGUMENT: ttl_ms must be 1 to 86400000, got 0");
   EXPECT_EQ(message([](auto& c) { c.ttl_ms = kTtlMsMax + 1; }),
             "INVALID_ARGUMENT: ttl_ms must be 1 to 86400000, got 86400001");
-  EXPECT_EQ(message([](auto& c) { c.participants = {"p0", "p0"}; }),
+  EXPECT_EQ(message([](auto& c) {
+              c.participants = {"p0", "p0"};
+            }),
             "INVALID_ARGUMENT: participant p0 is named twice");
-  EXPECT_EQ(message([](auto& c) { c.participants = {"p0", ""}; }),
+  EXPECT_EQ(message([](auto& c) {
+              c.participants = {"p0", ""};
+            }),
             "INVALID_ARGUMENT: participant_id must not be empty");
   EXPECT_EQ(message([](auto& c) { c.claim = {"p7"}; }),
             "INVALID_ARGUMENT: claimed participant p7 is none of the 2 of the plan");
@@ -102,9 +106,9 @@ TEST(Import, BadArgumentsNameTheField) {
   EXPECT_EQ(message([](auto& c) { c.policy = model::StoragePolicy{}; }),
             "POLICY_UNSATISFIABLE: preferred_residency MIXED needs a cold tier, and the cluster "
             "has none");
-  EXPECT_EQ(message([](auto& c) { c.participants.clear(); }),
-            "NOT_FOUND: " + kName +
-                ": no import to join; begin it with its participants and payloads");
+  EXPECT_EQ(
+      message([](auto& c) { c.participants.clear(); }),
+      "NOT_FOUND: " + kName + ": no import to join; begin it with its participants and payloads");
   store.begin_facts.metadata_node_ids.clear();
   EXPECT_EQ(message([](auto&) {}), "UNAVAILABLE: no store node is reporting to the Master");
   EXPECT_TRUE(store.catalog().revisions().empty());
@@ -204,7 +208,9 @@ TEST(Import, CommitAgreesWithTheMastersObjects) {
             "INVALID_ARGUMENT: manifest has no bytes");
   EXPECT_EQ(message([](auto& c, auto&) { c.manifest.node_id = "n7"; }),
             "INVALID_ARGUMENT: manifest must lie on a METADATA node of import 1, got 'n7'");
-  EXPECT_EQ(message([](auto&, auto& f) { f.members = {false, "node n1 is not reporting"}; }),
+  EXPECT_EQ(message([](auto&, auto& f) {
+              f.members = {false, "node n1 is not reporting"};
+            }),
             "UNAVAILABLE: import 1: READY promises a readable replica of every member (node n1 is "
             "not reporting)");
   EXPECT_EQ(store.catalog().Find(kIdentity)->availability, Availability::kImporting);
@@ -218,9 +224,9 @@ TEST(Import, CommitAgreesWithTheMastersObjects) {
             conflict + "logical_payload_bytes: recorded 4096, got 1)");
   EXPECT_EQ(message([](auto& c, auto&) { c.affinity_count = 1; }),
             conflict + "affinity_count: recorded 2, got 1)");
-  for (const auto& text : {message([](auto& c, auto&) { c.manifest.sha256 = Sha256Of("x"); }),
-                           message([](auto& c, auto&) { c.affinity.sha256 = Sha256Of("x"); }),
-                           message([](auto& c, auto&) { c.payload_keys_sha256 = Sha256Of("x"); })}) {
+  for (const auto& text : {message([](auto&c, auto&) { c.manifest.sha256 = Sha256Of("x"); }),
+                           message([](auto&c, auto&) { c.affinity.sha256 = Sha256Of("x"); }),
+                           message([](auto&c, auto&) { c.payload_keys_sha256 = Sha256Of("x"); })}) {
     EXPECT_TRUE(text.starts_with(conflict)) << text;
     EXPECT_NE(text.find("got " + ToHex(Sha256Of("x"))), std::string::npos) << text;
   }
@@ -280,8 +286,10 @@ TEST(Import, TwoPublishersWithOtherPlans) {
       store.Begin(store.BeginCommand(kIdentity, "c1", {"p0", "p1"}, "plan A"))->import_id;
   const auto other = store.Begin(store.BeginCommand(kIdentity, "c2", {"p0", "p1"}, "plan B"));
   EXPECT_EQ(other.status().ToString(),
-            "CONFLICT: " + kName + ": another plan is being imported under this identity (plan "
-            "recorded " + ToHex(Sha256Of("plan A")) + ", got " + ToHex(Sha256Of("plan B")) + ")");
+            "CONFLICT: " + kName +
+                ": another plan is being imported under this identity (plan "
+                "recorded " +
+                ToHex(Sha256Of("plan A")) + ", got " + ToHex(Sha256Of("plan B")) + ")");
   for (const char* p : {"p0", "p1"}) {
     ASSERT_TRUE(store.Receipt({"c1", id, p, DigestsOf(p, p), false}).ok());
   }
@@ -312,19 +320,17 @@ TEST(Import, TwoPublishersWithOnePlanAndOtherBytes) {
   EXPECT_EQ(again->state, ImportState::kCommitted);
   EXPECT_FALSE(again->created);
   EXPECT_TRUE(again->events.empty());
-  EXPECT_EQ(ViewClaim(store.catalog().FindImport(id)->participants[0], "c3"),
-            ClaimView::kReceived);
+  EXPECT_EQ(ViewClaim(store.catalog().FindImport(id)->participants[0], "c3"), ClaimView::kReceived);
   for (const bool compare_only : {true, false}) {
     const auto same = store.Receipt({"c3", id, "p0", DigestsOf("p0", "A"), compare_only});
     ASSERT_TRUE(same.ok());
     EXPECT_TRUE(same->complete);
     EXPECT_TRUE(same->events.empty());
-    EXPECT_EQ(store.Receipt({"c3", id, "p1", DigestsOf("p1", "b"), compare_only})
-                  .status()
-                  .ToString(),
-              "CONFLICT: import 1, participant p1: the identity was published with other bytes "
-              "(recorded " +
-                  ToHex(Sha256Of("B")) + ", got " + ToHex(Sha256Of("b")) + ")");
+    EXPECT_EQ(
+        store.Receipt({"c3", id, "p1", DigestsOf("p1", "b"), compare_only}).status().ToString(),
+        "CONFLICT: import 1, participant p1: the identity was published with other bytes "
+        "(recorded " +
+            ToHex(Sha256Of("B")) + ", got " + ToHex(Sha256Of("b")) + ")");
   }
   EXPECT_EQ(store.Receipt({"c3", id, "p9", DigestsOf("p9", "A"), true}).status().code(),
             Code::kInvalidArgument);

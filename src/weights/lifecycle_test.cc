@@ -65,8 +65,7 @@ TEST(Availability, FollowsTheMembersAndSaysWhy) {
   EXPECT_EQ(DecideOpen(store.catalog(), {kIdentity, 1000, ""}).status().ToString(),
             "NOT_READY: " + kName +
                 ": a required member has no readable replica (node n1 is not reporting)");
-  EXPECT_TRUE(
-      DecideMembers(store.catalog(), id, {false, "node n1 is not reporting"}).empty());
+  EXPECT_TRUE(DecideMembers(store.catalog(), id, {false, "node n1 is not reporting"}).empty());
   store.Apply(DecideMembers(store.catalog(), id, {false, "node n1 lost its memory"}));
   EXPECT_EQ(store.Metadata(kIdentity).state_reason, "node n1 lost its memory");
   store.Apply(*DecideReleaseLease(store.catalog(), lease));
@@ -88,9 +87,9 @@ TEST(Removal, FencesRefusesReadersAndKeepsATombstone) {
   };
   EXPECT_EQ(remove({}).status().ToString(), "NOT_FOUND: " + kName + ": no such revision");
   const ImportId open = store.Begin(store.BeginCommand(kIdentity, "c", {"p0"}))->import_id;
-  EXPECT_EQ(remove({}).status().ToString(),
-            "NOT_READY: " + kName +
-                ": the revision is still being imported: abort the import instead");
+  EXPECT_EQ(
+      remove({}).status().ToString(),
+      "NOT_READY: " + kName + ": the revision is still being imported: abort the import instead");
   store.Apply(DecideExpireImport(store.catalog(), open, "x"));
   const ImportId id = store.Publish(kIdentity);
   const LeaseId lease = store.Open(kIdentity, "trainer-3:4711");
@@ -206,8 +205,8 @@ TEST(List, PagesInIdentityOrderWithinATenant) {
 
 TEST(Catalog, EventsThatDoNotFitAreCorruptAndChangeNothing) {
   TestStore store;
-  const ImportBegun begun{kIdentity, ImportId(1), "p", Sha256Of("plan"), {"p0", "p1"},
-                          "now",     {},          "",  1000,             {"n1"}};
+  const ImportBegun begun{kIdentity, ImportId(1), "p",   Sha256Of("plan"), {"p0", "p1"}, "now", {},
+                          "",        1000,        {"n1"}};
   const auto with = [&](auto change) {
     ImportBegun event = begun;
     change(event);
@@ -271,9 +270,9 @@ struct Clocked {
     }
   }
   ImportId Begin(const std::string& client, std::vector<std::string> claim) {
-    const auto begun = DecideBeginImport(
-        store.catalog(), store.BeginCommand(kIdentity, client, std::move(claim)),
-        store.begin_facts);
+    const auto begun =
+        DecideBeginImport(store.catalog(), store.BeginCommand(kIdentity, client, std::move(claim)),
+                          store.begin_facts);
     EXPECT_TRUE(begun.ok()) << begun.status().ToString();
     Apply(begun->events);
     return begun->import_id;
@@ -305,8 +304,7 @@ TEST(Deadlines, LeasesRunOutUnlessRenewedAndStayRefused) {
             Code::kNotFound);
   EXPECT_EQ(c.deadlines.ExpiredLeases(c.store.now_ms, 1), std::vector{LeaseId(1)});
   EXPECT_EQ(c.deadlines.ExpiredLeases(c.store.now_ms, 10), (std::vector{LeaseId(1), LeaseId(2)}));
-  c.Apply(DecideExpireLeases(c.store.catalog(),
-                             c.deadlines.ExpiredLeases(c.store.now_ms, 10)));
+  c.Apply(DecideExpireLeases(c.store.catalog(), c.deadlines.ExpiredLeases(c.store.now_ms, 10)));
   EXPECT_TRUE(c.deadlines.ExpiredLeases(c.store.now_ms, 10).empty());
   EXPECT_EQ(c.deadlines.CheckLease(c.store.catalog(), LeaseId(1), c.store.now_ms).ToString(),
             "LEASE_EXPIRED: lease 1 has ended");
@@ -362,8 +360,8 @@ TEST(Deadlines, AFinishedWriterMayGoButSomebodyMustStay) {
   EXPECT_EQ(c.Expired(), "1: none of its clients renewed it for 10000 ms; ");
   EXPECT_TRUE(c.deadlines.ExpiredImports(c.store.now_ms, 0).empty());
   // A commit that still makes it ends the session.
-  auto committed = DecideCommit(c.store.catalog(), TestStore::CommitCommand(id),
-                                TestStore::GoodFacts());
+  auto committed =
+      DecideCommit(c.store.catalog(), TestStore::CommitCommand(id), TestStore::GoodFacts());
   ASSERT_TRUE(committed.ok());
   c.Apply(*committed);
   EXPECT_EQ(c.Expired(), "");

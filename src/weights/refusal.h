@@ -15,8 +15,8 @@ Status Refusal(const model::RevisionRow& row, std::string_view what, std::string
 Status Refusal(const model::ParticipantRow& row, std::string_view what,
                std::string_view detail = {});
 
-// A reason as it may be logged: valid UTF-8 (else UrlEncode'd), cut to at most kReasonBytesMax bytes
-// between characters.
+// A reason as it may be logged: valid UTF-8 (else UrlEncode'd), cut to at most kReasonBytesMax
+// bytes between characters.
 inline constexpr size_t kReasonBytesMax = 1024;
 std::string LoggableReason(std::string_view reason);
 

@@ -1,5 +1,6 @@
 // For this folder's tests: a catalogue that logs what it applies, checks its invariants after every
-// event, and can be compared with a replay of its encoded log; and shorthands for the usual commands.
+// event, and can be compared with a replay of its encoded log; and shorthands for the usual
+// commands.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -120,9 +121,9 @@ class TestStore {
     const auto begun = Begin(BeginCommand(identity, client, {"p0", "p1"}));
     EXPECT_TRUE(begun.ok()) << begun.status().ToString();
     for (const char* participant : {"p0", "p1"}) {
-      EXPECT_TRUE(
-          Receipt({client, begun->import_id, participant, DigestsOf(participant, participant), false})
-              .ok());
+      EXPECT_TRUE(Receipt({client, begun->import_id, participant,
+                           DigestsOf(participant, participant), false})
+                      .ok());
     }
     const Status committed = Commit(CommitCommand(begun->import_id));
     EXPECT_TRUE(committed.ok()) << committed.ToString();
