@@ -4,9 +4,9 @@
 //   mooncake-node <node_id> ready on <socket>, <capacity> bytes, master <host:port>
 // SIGTERM and SIGINT end it in order; its memory goes with it, METADATA objects stay in the folder.
 
-#include <CLI/CLI.hpp>
 #include <signal.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -99,8 +99,9 @@ Status Serve(const Flags& flags, const sigset_t& signals) {
 
 int main(int argc, char** argv) {
   Flags flags;
-  CLI::App app{"A store node of the Mooncake Weight Store: memory for weights, shared with the "
-               "clients of this host."};
+  CLI::App app{
+      "A store node of the Mooncake Weight Store: memory for weights, shared with the "
+      "clients of this host."};
   app.set_version_flag("--version", std::string("mooncake-node " MOONCAKE_VERSION));
   app.add_option("--master", flags.master, "host:port of the Store Master")->required();
   app.add_option("--folder", flags.folder, "where METADATA objects and the node's id are kept")
@@ -109,7 +110,8 @@ int main(int argc, char** argv) {
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
       ->capture_default_str();
   app.add_option("--node-id", flags.node_id, "default: made once and kept in the folder");
-  app.add_option("--socket", flags.socket, "Unix socket to serve; default: node.sock in the folder");
+  app.add_option("--socket", flags.socket,
+                 "Unix socket to serve; default: node.sock in the folder");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warning, error or off")
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);

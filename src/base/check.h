@@ -5,7 +5,6 @@ namespace mooncake::detail {
 [[noreturn]] void CheckFailed(const char* expression, const char* file, int line);
 }  // namespace mooncake::detail
 
-#define MC_CHECK(condition)           \
-  (static_cast<bool>(condition)       \
-       ? static_cast<void>(0)         \
-       : ::mooncake::detail::CheckFailed(#condition, __FILE__, __LINE__))
+#define MC_CHECK(condition)                            \
+  (static_cast<bool>(condition) ? static_cast<void>(0) \
+                                : ::mooncake::detail::CheckFailed(#condition, __FILE__, __LINE__))

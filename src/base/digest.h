@@ -28,7 +28,8 @@ class Sha256 {
   void Update(std::string_view text) { Update(text.data(), text.size()); }
   Sha256Digest Finish();
 
-  // A second hash that has seen the same bytes: two texts with a long common beginning cost one pass.
+  // A second hash that has seen the same bytes: two texts with a long common beginning cost one
+  // pass.
   Sha256 Clone() const;
 
  private:
@@ -54,7 +55,8 @@ struct BlockDigest {
   friend bool operator==(const BlockDigest&, const BlockDigest&) = default;
 };
 
-// Payload integrity works in blocks of this many bytes (the last block of a payload may be shorter).
+// Payload integrity works in blocks of this many bytes (the last block of a payload may be
+// shorter).
 inline constexpr uint64_t kDigestBlockBytes = 64 * 1024;
 
 BlockDigest BlockDigestOf(const void* data, size_t bytes);

@@ -1,7 +1,8 @@
-// Process logging through spdlog: one logger, to standard error, "2026-11-30T05:12:07.123Z I master: text".
+// Process logging through spdlog: one logger, to standard error, "2026-11-30T05:12:07.123Z I
+// master: text".
 //
-// The first to decide an error logs it, once. Libraries log through Log(); only a program's main (or
-// the Python binding) calls SetLogLevel.
+// The first to decide an error logs it, once. Libraries log through Log(); only a program's main
+// (or the Python binding) calls SetLogLevel.
 #pragma once
 
 #include <spdlog/spdlog.h>

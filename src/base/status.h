@@ -116,14 +116,13 @@ class [[nodiscard]] Result {
 #define MC_CONCAT(a, b) MC_CONCAT_INNER(a, b)
 
 // Returns the Status of `expr` from the enclosing function unless it is OK.
-#define MC_RETURN_IF_ERROR(expr)                       \
-  do {                                                 \
+#define MC_RETURN_IF_ERROR(expr)                                                  \
+  do {                                                                            \
     if (::mooncake::Status mc_status = (expr); !mc_status.ok()) return mc_status; \
   } while (false)
 
 // MC_ASSIGN_OR_RETURN(auto x, F()): x = value of F(), or return F()'s Status.
-#define MC_ASSIGN_OR_RETURN(lhs, expr)                            \
-  auto MC_CONCAT(mc_result_, __LINE__) = (expr);                  \
-  if (!MC_CONCAT(mc_result_, __LINE__).ok())                      \
-    return MC_CONCAT(mc_result_, __LINE__).status();              \
+#define MC_ASSIGN_OR_RETURN(lhs, expr)                                                        \
+  auto MC_CONCAT(mc_result_, __LINE__) = (expr);                                              \
+  if (!MC_CONCAT(mc_result_, __LINE__).ok()) return MC_CONCAT(mc_result_, __LINE__).status(); \
   lhs = *std::move(MC_CONCAT(mc_result_, __LINE__))

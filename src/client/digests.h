@@ -1,16 +1,17 @@
 // The digests object: the block digests of every payload object of one participant, as the METADATA
 // object <group>/digests/<participant>. docs/formats/digests.md is the format's page.
 //
-// Pure functions. The bytes are a function of the payloads' names, sizes and contents alone, so their
-// SHA-256 is the participant's payload fingerprint: two publishers of equal bytes make equal objects.
-// On disk: never changed, only succeeded by another magic.
+// Pure functions. The bytes are a function of the payloads' names, sizes and contents alone, so
+// their SHA-256 is the participant's payload fingerprint: two publishers of equal bytes make equal
+// objects. On disk: never changed, only succeeded by another magic.
 //
 //   offset  bytes
 //        0      8  "MCWDIG01"
 //        8      8  number of payloads, little-endian; then for each, ascending by name:
 //                  4  length of the name; the name (UTF-8, below <group>/payload/)
 //                  8  length of the payload in bytes
-//                 16  XXH3-128 (big-endian canonical form) of each block of 65536 bytes, the last one
+//                 16  XXH3-128 (big-endian canonical form) of each block of 65536 bytes, the last
+//                 one
 //                     shorter; no block for an empty payload
 #pragma once
 

@@ -101,8 +101,8 @@ TEST(DigestsTest, ArbitraryBytesGiveAValueOrCorrupt) {
     // What decodes is canonical: it encodes to the same bytes.
     std::vector<PayloadDigests> payloads;
     for (const DigestsTable::Entry& entry : table->entries()) {
-      payloads.push_back({std::string(entry.name), entry.nbytes,
-                          {entry.blocks.begin(), entry.blocks.end()}});
+      payloads.push_back(
+          {std::string(entry.name), entry.nbytes, {entry.blocks.begin(), entry.blocks.end()}});
     }
     EXPECT_EQ(EncodeDigests(payloads), bytes);
   }

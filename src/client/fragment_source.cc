@@ -47,8 +47,8 @@ Result<transfer::StridedSource> MakeStridedSource(const manifest::PlacementFragm
     const auto unsigned_stride = static_cast<uint64_t>(stride);
     if (loops == 0 && unsigned_stride == made.inner_bytes) {
       made.inner_bytes *= count;
-    } else if (loops > 0 && unsigned_stride == counts[loops - 1] *
-                                                   static_cast<uint64_t>(strides[loops - 1])) {
+    } else if (loops > 0 &&
+               unsigned_stride == counts[loops - 1] * static_cast<uint64_t>(strides[loops - 1])) {
       counts[loops - 1] *= count;
     } else if (loops == transfer::kLoopsMax) {
       return Unsupported(Name(fragment) + ": more than " + std::to_string(transfer::kLoopsMax) +

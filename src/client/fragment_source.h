@@ -10,8 +10,9 @@
 
 namespace mooncake::client {
 
-// INVALID_ARGUMENT, naming the fragment's tensor and both values: another size, strides of another rank or
-// negative ones, no address. UNSUPPORTED: more loops than the engine has, which no dense tensor needs.
+// INVALID_ARGUMENT, naming the fragment's tensor and both values: another size, strides of another
+// rank or negative ones, no address. UNSUPPORTED: more loops than the engine has, which no dense
+// tensor needs.
 Result<transfer::StridedSource> MakeStridedSource(const manifest::PlacementFragment& fragment,
                                                   const FragmentSource& source);
 

@@ -55,18 +55,16 @@ TEST(FragmentSourceTest, StridedViewsArePackedInRowMajorOrder) {
     std::vector<int64_t> strides;
     int loops;
   };
-  for (const Case& c : {Case{{6, 8}, {16, 2}, 0},              // dense
-                        Case{{8, 6}, {2, 16}, 2},              // transposed
-                        Case{{6, 3}, {16, 2}, 1},              // column slice
-                        Case{{5, 1, 7}, {14, 999, 2}, 0},      // an extent of one has no stride
-                        Case{{2, 3, 4}, {96, 32, 2}, 1},       // rows of rows join
-                        Case{{2, 3, 4}, {200, 32, 2}, 2},
-                        Case{{3, 4}, {2, 6}, 2},
-                        Case{{4, 5}, {0, 2}, 1},               // expanded
+  for (const Case& c : {Case{{6, 8}, {16, 2}, 0},          // dense
+                        Case{{8, 6}, {2, 16}, 2},          // transposed
+                        Case{{6, 3}, {16, 2}, 1},          // column slice
+                        Case{{5, 1, 7}, {14, 999, 2}, 0},  // an extent of one has no stride
+                        Case{{2, 3, 4}, {96, 32, 2}, 1},   // rows of rows join
+                        Case{{2, 3, 4}, {200, 32, 2}, 2}, Case{{3, 4}, {2, 6}, 2},
+                        Case{{4, 5}, {0, 2}, 1},  // expanded
                         Case{{7}, {4}, 1}}) {
     const auto fragment = Fragment(c.shape, 2);
-    const auto source =
-        MakeStridedSource(fragment, {memory.data(), fragment.nbytes, c.strides});
+    const auto source = MakeStridedSource(fragment, {memory.data(), fragment.nbytes, c.strides});
     ASSERT_TRUE(source.ok()) << source.status().ToString();
     EXPECT_EQ(source->loops, c.loops);
     const std::vector<int16_t> expected = Oracle(memory.data(), c.shape, c.strides);
@@ -85,8 +83,7 @@ TEST(FragmentSourceTest, WhatIsRefused) {
   const Status negative = MakeStridedSource(fragment, {data, 64, {-16, 2}}).status();
   EXPECT_EQ(negative.code(), Code::kInvalidArgument);
   EXPECT_THAT(negative.message(), HasSubstr("dimension 0 must not be negative, got -16"));
-  EXPECT_EQ(MakeStridedSource(fragment, {nullptr, 64, {}}).status().code(),
-            Code::kInvalidArgument);
+  EXPECT_EQ(MakeStridedSource(fragment, {nullptr, 64, {}}).status().code(), Code::kInvalidArgument);
 }
 
 }  // namespace

@@ -72,11 +72,11 @@ Status ImportCommit::SubmitOwn(const v1::GetImportReply& import) {
   return OkStatus();
 }
 
-Status ImportCommit::SubmitOne(const v1::GetImportReply& import,
-                               const ParticipantWriter& writer) {
+Status ImportCommit::SubmitOne(const v1::GetImportReply& import, const ParticipantWriter& writer) {
   const std::string& id = writer.participant_id();
-  MC_ASSIGN_OR_RETURN(const model::MetadataObject digests,
-                      WriteObject(import, writer.participant(), model::DigestsName(id), writer.Digests()));
+  MC_ASSIGN_OR_RETURN(
+      const model::MetadataObject digests,
+      WriteObject(import, writer.participant(), model::DigestsName(id), writer.Digests()));
   MC_RETURN_IF_ERROR(import_.session_->Step(import_step::kDigestsWritten));
   v1::SubmitReceiptRequest submit;
   submit.set_import_id(import_.import_id_);
@@ -97,8 +97,9 @@ Status ImportCommit::CompareOthers() {
     submit.set_import_id(import_.import_id_);
     submit.set_participant_id(id);
     submit.set_compare_only(true);
-    rpc::ToProto(model::MetadataObject{model::DigestsName(id), digests.size(), Sha256Of(digests), {}},
-            submit.mutable_digests());
+    rpc::ToProto(
+        model::MetadataObject{model::DigestsName(id), digests.size(), Sha256Of(digests), {}},
+        submit.mutable_digests());
     MC_RETURN_IF_ERROR(import_.calls_
                            ->Command(&rpc::MasterApi::SubmitReceipt, std::move(submit),
                                      import_.session_->Limits(wait_.cancel))
@@ -187,17 +188,16 @@ Status ImportCommit::SealAll(const v1::GetImportReply& import) {
 
 Result<model::RevisionMetadata> ImportCommit::Commit(const v1::GetImportReply& import) {
   const reshard::UploadPlan& plan = import_.plan_;
-  MC_ASSIGN_OR_RETURN(const manifest::StoredManifestPtr manifest,
-                      reshard::BuildStoredManifest(plan, import_.identity_.name_space,
-                                                   import_.created_at_));
+  MC_ASSIGN_OR_RETURN(
+      const manifest::StoredManifestPtr manifest,
+      reshard::BuildStoredManifest(plan, import_.identity_.name_space, import_.created_at_));
   MC_ASSIGN_OR_RETURN(const model::MetadataObject manifest_object,
                       WriteObject(import, 0, std::string(model::kManifestName),
                                   manifest::StoredManifestToJson(*manifest)));
   MC_RETURN_IF_ERROR(import_.session_->Step(import_step::kManifestWritten));
   const model::AffinitySummary affinity = reshard::BuildAffinitySummary(plan);
-  MC_ASSIGN_OR_RETURN(
-      const model::MetadataObject affinity_object,
-      WriteObject(import, 0, std::string(model::kAffinityName), affinity.json));
+  MC_ASSIGN_OR_RETURN(const model::MetadataObject affinity_object,
+                      WriteObject(import, 0, std::string(model::kAffinityName), affinity.json));
   MC_RETURN_IF_ERROR(import_.session_->Step(import_step::kAffinityWritten));
   MC_RETURN_IF_ERROR(SealAll(import));
 

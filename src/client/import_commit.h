@@ -1,7 +1,7 @@
 // Steps 4 and 5 of an import (import_session.h): receipts, waiting, comparing, commit.
 //
-// Runs on one thread, after the last Put. Every step can be repeated, by this or any other importer of the
-// session, after any crash: objects and answers are the same.
+// Runs on one thread, after the last Put. Every step can be repeated, by this or any other importer
+// of the session, after any crash: objects and answers are the same.
 #pragma once
 
 #include <set>

@@ -53,13 +53,12 @@ std::string ListNames(const std::vector<std::string>& names) {
 
 }  // namespace
 
-Result<std::unique_ptr<ImportSession>> ImportSession::Begin(
-    std::shared_ptr<Session> session, const ImportRequest& request) {
+Result<std::unique_ptr<ImportSession>> ImportSession::Begin(std::shared_ptr<Session> session,
+                                                            const ImportRequest& request) {
   if (request.placement == nullptr) return InvalidArgument("placement is missing");
   MC_RETURN_IF_ERROR(CheckIdentity(request.identity, *request.placement));
-  MC_ASSIGN_OR_RETURN(
-      reshard::UploadPlan plan,
-      reshard::PlanUpload(request.placement, model::GroupId(request.identity)));
+  MC_ASSIGN_OR_RETURN(reshard::UploadPlan plan,
+                      reshard::PlanUpload(request.placement, model::GroupId(request.identity)));
   std::unique_ptr<ImportSession> import(
       new ImportSession(std::move(session), request, std::move(plan)));
   MC_RETURN_IF_ERROR(import->CheckParticipants());
@@ -71,8 +70,8 @@ Result<std::unique_ptr<ImportSession>> ImportSession::Begin(
   return import;
 }
 
-ImportSession::ImportSession(std::shared_ptr<Session> session,
-                             const ImportRequest& request, reshard::UploadPlan plan)
+ImportSession::ImportSession(std::shared_ptr<Session> session, const ImportRequest& request,
+                             reshard::UploadPlan plan)
     : session_(std::move(session)),
       identity_(request.identity),
       plan_(std::move(plan)),
@@ -88,7 +87,8 @@ ImportSession::ImportSession(std::shared_ptr<Session> session,
 
 ImportSession::~ImportSession() {
   const Status status = Abort("the importer was destroyed before it was finished");
-  if (!status.ok()) Log().info("client: abort of {}: {}", model::Describe(identity_), status.ToString());
+  if (!status.ok())
+    Log().info("client: abort of {}: {}", model::Describe(identity_), status.ToString());
   session_->claims.Give(claims_);
 }
 
@@ -136,18 +136,18 @@ Result<v1::BeginImportReply> ImportSession::CallBegin(const ImportRequest& reque
 // What a removal gave up is free again once the nodes have let go of it, a report or two later: a
 // full store that is just being emptied is worth that wait.
 bool ImportSession::SpaceIsReturning() {
-  const Result<v1::GetClusterReply> cluster = calls_->Ask(
-      &rpc::MasterApi::GetCluster, v1::GetClusterRequest(), session_->Limits());
+  const Result<v1::GetClusterReply> cluster =
+      calls_->Ask(&rpc::MasterApi::GetCluster, v1::GetClusterRequest(), session_->Limits());
   if (!cluster.ok()) return false;
-  return std::any_of(cluster->nodes().begin(), cluster->nodes().end(), [](const auto& node) {
-    return node.alive() && node.releasing_bytes() > 0;
-  });
+  return std::any_of(cluster->nodes().begin(), cluster->nodes().end(),
+                     [](const auto& node) { return node.alive() && node.releasing_bytes() > 0; });
 }
 
 Status ImportSession::Join(const ImportRequest& request) {
   for (const std::string& id : participants_) {
     for (const reshard::ParticipantUpload& upload : plan_.participants) {
-      if (upload.participant_id == id && !upload.objects.empty()) claims_.emplace_back(identity_, id);
+      if (upload.participant_id == id && !upload.objects.empty())
+        claims_.emplace_back(identity_, id);
     }
   }
   if (!session_->claims.Take(claims_)) {
@@ -180,8 +180,7 @@ Status ImportSession::Join(const ImportRequest& request) {
     const std::string& id = plan_.participants[index].participant_id;
     if (std::find(participants_.begin(), participants_.end(), id) == participants_.end()) continue;
     const bool upload = claimed_any_ && ours.contains(id);
-    writers_[id] =
-        std::make_unique<ParticipantWriter>(plan_, index, upload ? &arenas_ : nullptr);
+    writers_[id] = std::make_unique<ParticipantWriter>(plan_, index, upload ? &arenas_ : nullptr);
   }
   MC_RETURN_IF_ERROR(session_->Step(import_step::kBegun));
   MC_RETURN_IF_ERROR(LocateOwn());

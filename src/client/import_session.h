@@ -1,18 +1,23 @@
 // One import, from Begin to READY: the protocol as its writer runs it.
 //
 //   0. plan: who writes which payload object, the same at every rank (reshard/upload_plan.h);
-//   1. BeginImport: join the identity's session, or create it with the whole list; claim the participants
+//   1. BeginImport: join the identity's session, or create it with the whole list; claim the
+//   participants
 //      that this importer acts for;
 //   2. GetImport: extents and grants of the claimed ones, a participant at a time;
-//   3. Put: fragments go into mapped arenas with their digests; of participants that another client has
+//   3. Put: fragments go into mapped arenas with their digests; of participants that another client
+//   has
 //      claimed, or that are stored already, only the digests are made;
 //   4. Finish, per claimed participant: write its digests object, SubmitReceipt;
-//   5. wait until every receipt is in; compare ours with those of the others; then write manifest and
-//      affinity summary, seal every node, CommitImport. Any importer does it: the bytes are the same;
+//   5. wait until every receipt is in; compare ours with those of the others; then write manifest
+//   and
+//      affinity summary, seal every node, CommitImport. Any importer does it: the bytes are the
+//      same;
 //   6. whoever fails aborts the session if it has claimed anything in it.
 //
-// A StoreClient's importers use its client id, so that two of them on one session are one writer; one that
-// claims what another importer of the same client already has gets an id of its own, and is told OTHERS.
+// A StoreClient's importers use its client id, so that two of them on one session are one writer;
+// one that claims what another importer of the same client already has gets an id of its own, and
+// is told OTHERS.
 #pragma once
 
 #include <atomic>
@@ -34,8 +39,8 @@ namespace mooncake::client {
 
 class ImportSession final : public Importer {
  public:
-  static Result<std::unique_ptr<ImportSession>> Begin(
-      std::shared_ptr<Session> session, const ImportRequest& request);
+  static Result<std::unique_ptr<ImportSession>> Begin(std::shared_ptr<Session> session,
+                                                      const ImportRequest& request);
   ~ImportSession() override;
 
   const model::WeightIdentity& identity() const override { return identity_; }
@@ -70,8 +75,8 @@ class ImportSession final : public Importer {
   const reshard::UploadPlan plan_;
   std::vector<std::string> participants_;
 
-  std::vector<ImportClaims::Claim> claims_;   // taken from the session's table
-  std::unique_ptr<MasterCalls> own_calls_;  // when the client's own id is taken
+  std::vector<ImportClaims::Claim> claims_;  // taken from the session's table
+  std::unique_ptr<MasterCalls> own_calls_;   // when the client's own id is taken
   MasterCalls* calls_ = nullptr;
   uint64_t import_id_ = 0;
   std::string created_at_;

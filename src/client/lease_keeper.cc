@@ -133,8 +133,7 @@ void LeaseKeeper::RenewImport(const Kept& kept) {
   if (!status.ok() && !IsUnclear(status.code())) {
     kept->MarkLost(status);
   } else if (status.ok() && reply.state() == v1::IMPORT_STATE_ABORTED) {
-    kept->MarkLost(
-        NotFound("import " + std::to_string(kept->id()) + " was aborted by the Master"));
+    kept->MarkLost(NotFound("import " + std::to_string(kept->id()) + " was aborted by the Master"));
   }
   Reschedule(kept, status.ok());
 }

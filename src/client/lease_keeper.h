@@ -1,10 +1,10 @@
-// Renews what a running operation holds at the Master: the lease of the revision it reads, the import it
-// writes.
+// Renews what a running operation holds at the Master: the lease of the revision it reads, the
+// import it writes.
 //
-// One thread renews everything that is kept, each at a third of its TTL, revision leases in one call.
-// What is kept ends with its KeptLease: an operation that is gone is never renewed. Only the Master says
-// that a lease is lost (an unreachable Master may come back and still know it); whoever hands data over
-// asks it first.
+// One thread renews everything that is kept, each at a third of its TTL, revision leases in one
+// call. What is kept ends with its KeptLease: an operation that is gone is never renewed. Only the
+// Master says that a lease is lost (an unreachable Master may come back and still know it); whoever
+// hands data over asks it first.
 //
 // Threads: every method from any thread. KeptLease objects may outlive the keeper.
 #pragma once

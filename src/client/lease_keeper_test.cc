@@ -74,8 +74,8 @@ TEST(LeaseKeeperTest, RenewsWhatIsKeptUntilItIsLetGo) {
   LeaseKeeper keeper(master);
   auto revision = keeper.KeepRevision(1, 3);
   auto import = keeper.KeepImport(100, "me", 3);
-  EXPECT_TRUE(master->WaitFor(
-      [&] { return master->renewals[1] >= 3 && master->renewals[100] >= 3; }));
+  EXPECT_TRUE(
+      master->WaitFor([&] { return master->renewals[1] >= 3 && master->renewals[100] >= 3; }));
   EXPECT_EQ(master->clients[100], "me");
   EXPECT_TRUE(revision->state().ok());
   EXPECT_TRUE(import->state().ok());
@@ -111,7 +111,8 @@ TEST(LeaseKeeperTest, OnlyTheMasterSaysThatALeaseIsLost) {
     master->reachable = true;
     master->expired = {1};
   }
-  ASSERT_TRUE(master->WaitFor([&] { return master->renewals[1] >= 1 && master->renewals[2] >= 5; }));
+  ASSERT_TRUE(
+      master->WaitFor([&] { return master->renewals[1] >= 1 && master->renewals[2] >= 5; }));
   EXPECT_EQ(kept->state().code(), Code::kLeaseExpired);
   EXPECT_TRUE(other->state().ok());
   std::lock_guard lock(master->mutex);
@@ -124,7 +125,8 @@ TEST(LeaseKeeperTest, AnAbortedImportIsLost) {
   LeaseKeeper keeper(master);
   const auto kept = keeper.KeepImport(7, "me", 3);
   const auto other = keeper.KeepRevision(2, 3);
-  ASSERT_TRUE(master->WaitFor([&] { return master->renewals[7] >= 1 && master->renewals[2] >= 5; }));
+  ASSERT_TRUE(
+      master->WaitFor([&] { return master->renewals[7] >= 1 && master->renewals[2] >= 5; }));
   EXPECT_EQ(kept->state().code(), Code::kNotFound);
 }
 

@@ -28,8 +28,8 @@ struct Range {
   const manifest::RuntimeBindingFragment* fragment = nullptr;
 };
 
-// Within one binding validate.h has proved that only declared aliases share memory; nothing may be shared
-// between bindings.
+// Within one binding validate.h has proved that only declared aliases share memory; nothing may be
+// shared between bindings.
 Status CheckDisjoint(const std::vector<LoadTarget>& targets) {
   std::vector<Range> ranges;
   for (uint32_t target = 0; target < targets.size(); ++target) {
@@ -44,11 +44,11 @@ Status CheckDisjoint(const std::vector<LoadTarget>& targets) {
   for (const Range& range : ranges) {
     if (furthest != nullptr && furthest->target != range.target &&
         range.address < furthest->address + furthest->nbytes) {
-      return InvalidArgument("targets overlap in memory: fragment " + furthest->fragment->fragment_id +
-                             " of participant " +
-                             targets[furthest->target].binding->participant_id +
-                             " and fragment " + range.fragment->fragment_id +
-                             " of participant " + targets[range.target].binding->participant_id);
+      return InvalidArgument("targets overlap in memory: fragment " +
+                             furthest->fragment->fragment_id + " of participant " +
+                             targets[furthest->target].binding->participant_id + " and fragment " +
+                             range.fragment->fragment_id + " of participant " +
+                             targets[range.target].binding->participant_id);
     }
     if (furthest == nullptr ||
         range.address + range.nbytes > furthest->address + furthest->nbytes) {
@@ -95,8 +95,8 @@ class WorkBuilder {
     const reshard::LogicalPlan& plan = bound->plan();
     for (uint32_t op = 0; op < bound->size(); ++op) {
       ObjectWork* object = objects[bound->object_of(op)];
-      const uint64_t bytes = static_cast<uint64_t>(plan.overlap(op).volume()) *
-                             ItemsizeOf(plan.target_fragment(op));
+      const uint64_t bytes =
+          static_cast<uint64_t>(plan.overlap(op).volume()) * ItemsizeOf(plan.target_fragment(op));
       if (aliased[plan.operations()[op].target]) {
         object->compares.push_back({plan_index, op});
         continue;

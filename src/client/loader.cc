@@ -16,8 +16,8 @@
 namespace mooncake::client {
 namespace {
 
-// Bytes that one call of the copy engine moves, about: enough to keep its threads busy, little enough that
-// cancellation, lease and mapped memory stay under control.
+// Bytes that one call of the copy engine moves, about: enough to keep its threads busy, little
+// enough that cancellation, lease and mapped memory stay under control.
 constexpr uint64_t kGroupBytes = uint64_t{512} << 20;
 constexpr int kProgressMs = 100;
 static_assert(transfer::kLoopsMax >= geometry::kMaxRank);
@@ -39,8 +39,7 @@ transfer::ObjectRegion RegionOf(const reshard::BoundOperation& operation) {
   const geometry::StridedRegion region = geometry::Coalesced(operation.region);
   transfer::ObjectRegion made;
   made.source_offset = operation.object_offset + region.source_base_offset;
-  made.target =
-      reinterpret_cast<std::byte*>(operation.target_address + region.target_base_offset);
+  made.target = reinterpret_cast<std::byte*>(operation.target_address + region.target_base_offset);
   made.inner_bytes = region.inner_bytes;
   made.loops = region.loops;
   for (int loop = 0; loop < region.loops; ++loop) {
@@ -88,18 +87,18 @@ Result<LoadReport> Loader::Run(const model::WeightIdentity& identity,
 }
 
 Status Loader::Explain(Status status) const {
-  return {status.code(),
-          status.message() + (writing_ ? " (the targets are invalid: a part of their bytes may have "
-                                         "been written)"
-                                       : " (no byte of a target was written)")};
+  return {
+      status.code(),
+      status.message() + (writing_ ? " (the targets are invalid: a part of their bytes may have "
+                                     "been written)"
+                                   : " (no byte of a target was written)")};
 }
 
 Status Loader::Prepare(const model::WeightIdentity& identity,
                        const std::vector<LoadTarget>& targets) {
   Stopwatch watch;
   if (options_.threads < 0) {
-    return InvalidArgument("threads must not be negative, got " +
-                           std::to_string(options_.threads));
+    return InvalidArgument("threads must not be negative, got " + std::to_string(options_.threads));
   }
   MC_ASSIGN_OR_RETURN(reader_, RevisionReader::Open(session_, identity, options_.cancel));
   report_.metadata = reader_->metadata();
@@ -197,9 +196,11 @@ Status Loader::CopyGroup(const std::vector<ArenaWork>& group) {
   }
   report_.seconds_map += watch.Seconds();
   writing_ = true;
-  return engine_.ReadObjects(
-      reads, options_.verify ? transfer::Verify::kBlocks : transfer::Verify::kOff,
-      {.cancelled = &cancelled_, .progress_bytes = &bytes_done_, .verified_bytes = &bytes_verified_});
+  return engine_.ReadObjects(reads,
+                             options_.verify ? transfer::Verify::kBlocks : transfer::Verify::kOff,
+                             {.cancelled = &cancelled_,
+                              .progress_bytes = &bytes_done_,
+                              .verified_bytes = &bytes_verified_});
 }
 
 Result<env::Mapping> Loader::MapArena(const ArenaWork& arena) {
@@ -219,7 +220,8 @@ Result<env::Mapping> Loader::MapArena(const ArenaWork& arena) {
     }
     MC_ASSIGN_OR_RETURN(const env::MemoryFile file,
                         env::MemoryFile::Adopt(*std::move(fd), grant.arena_bytes()));
-    // Where most of an arena is read, one call fills the page tables that faults would fill one by one.
+    // Where most of an arena is read, one call fills the page tables that faults would fill one by
+    // one.
     MC_ASSIGN_OR_RETURN(mapping, file.Map(env::MapAccess::kReadOnly,
                                           {.populate = arena.bytes_needed * 2 >= file.size()}));
     return OkStatus();
@@ -240,7 +242,8 @@ Result<transfer::ObjectRead> Loader::MakeRead(const ObjectWork& object,
   read.data = data;
   read.bytes = located.bytes;
   if (options_.verify) {
-    const DigestsTable::Entry* entry = digests_.find(located.participant_id)->second.Find(object.name);
+    const DigestsTable::Entry* entry =
+        digests_.find(located.participant_id)->second.Find(object.name);
     if (entry == nullptr) {
       return Corrupt(read.name + " has no digests: its evidence is missing");
     }
@@ -259,8 +262,9 @@ Result<transfer::ObjectRead> Loader::MakeRead(const ObjectWork& object,
 
 Status Loader::CompareAliases() {
   for (const ArenaWork& arena : WorkByArena()) {
-    const bool any = std::any_of(arena.objects.begin(), arena.objects.end(),
-                                 [](const ObjectWork* object) { return !object->compares.empty(); });
+    const bool any =
+        std::any_of(arena.objects.begin(), arena.objects.end(),
+                    [](const ObjectWork* object) { return !object->compares.empty(); });
     if (!any) continue;
     Mappings mappings;
     MC_ASSIGN_OR_RETURN(mappings[arena.arena_id], MapArena(arena));
@@ -281,8 +285,9 @@ Status Loader::CompareOne(const std::byte* object, const LoadOperation& operatio
   bool equal = true;
   geometry::ForEachSegment(geometry::Coalesced(bound.region),
                            [&](uint64_t source_offset, uint64_t target_offset, uint64_t bytes) {
-                             equal = equal && std::memcmp(object + bound.object_offset + source_offset,
-                                                          target + target_offset, bytes) == 0;
+                             equal =
+                                 equal && std::memcmp(object + bound.object_offset + source_offset,
+                                                      target + target_offset, bytes) == 0;
                            });
   if (equal) return OkStatus();
   return InvalidArgument("the target declares " + plan.plan().tensor_id(operation.operation) +
@@ -303,8 +308,8 @@ Status Loader::WithProgress(const std::function<Status()>& work) {
     done_changed.notify_all();
   });
   std::unique_lock lock(mutex);
-  while (!done_changed.wait_for(lock, std::chrono::milliseconds(kProgressMs),
-                                [&] { return done; })) {
+  while (
+      !done_changed.wait_for(lock, std::chrono::milliseconds(kProgressMs), [&] { return done; })) {
     lock.unlock();
     if (!options_.progress({bytes_done_, work_.bytes_needed})) cancelled_ = true;
     lock.lock();

@@ -1,16 +1,18 @@
 // One load, from lease to filled targets: "Reading" as its reader runs it.
 //
 //   1. OpenRevision: metadata and a lease, renewed until the end (revision_reader.h);
-//   2. manifest from a node, SHA-256 checked; plans for every target, bindings checked (load_work.h);
+//   2. manifest from a node, SHA-256 checked; plans for every target, bindings checked
+//   (load_work.h);
 //   3. LocateObjects: places and grants of the payloads that are touched; digests objects of their
 //      participants, SHA-256 checked: what is missing is CORRUPT;
-//   4. arena by arena, in groups of bounded size: map read-only, copy all regions of its objects with every
+//   4. arena by arena, in groups of bounded size: map read-only, copy all regions of its objects
+//   with every
 //      touched block verified before its bytes are handed on, unmap;
 //   5. aliases: what two tensors put in one place must be equal;
 //   6. ask the Master whether the lease held; release it.
 //
-// Until 4 begins no byte of a target was written, and errors say so; from then on they say that the targets
-// are invalid. Memory: the mapping of one group, digests and a few bytes per region.
+// Until 4 begins no byte of a target was written, and errors say so; from then on they say that the
+// targets are invalid. Memory: the mapping of one group, digests and a few bytes per region.
 #pragma once
 
 #include <atomic>

@@ -1,10 +1,10 @@
-// Writes one pack: many small fragments at their offsets of one payload object, in any order, from any
-// thread, with the digest of each block as soon as its last byte is there.
+// Writes one pack: many small fragments at their offsets of one payload object, in any order, from
+// any thread, with the digest of each block as soon as its last byte is there.
 //
-// With a target (the mapped pack) a block is digested from there while it is warm. Without one (only
-// the fingerprint is wanted) bytes wait in staging until their block is whole: at most the blocks that
-// are begun and not finished, never more than the pack.
-// Ranges never overlap and together fill the pack: the upload plan's promise, which Add checks.
+// With a target (the mapped pack) a block is digested from there while it is warm. Without one
+// (only the fingerprint is wanted) bytes wait in staging until their block is whole: at most the
+// blocks that are begun and not finished, never more than the pack. Ranges never overlap and
+// together fill the pack: the upload plan's promise, which Add checks.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ class PackWriter {
 
   std::byte* target() const { return target_; }
 
-  // The bytes at `offset` of the pack are these. With a target they are there already and `bytes` is
-  // what was written.
+  // The bytes at `offset` of the pack are these. With a target they are there already and `bytes`
+  // is what was written.
   void Add(uint64_t offset, std::span<const std::byte> bytes);
 
   bool complete() const;

@@ -29,8 +29,8 @@ std::vector<Part> Cut(uint64_t total, uint64_t part_max, std::mt19937& rng) {
 std::vector<BlockDigest> OracleOf(const std::vector<std::byte>& pack) {
   std::vector<BlockDigest> digests;
   for (uint64_t at = 0; at < pack.size(); at += kDigestBlockBytes) {
-    digests.push_back(BlockDigestOf(pack.data() + at,
-                                    std::min<uint64_t>(kDigestBlockBytes, pack.size() - at)));
+    digests.push_back(
+        BlockDigestOf(pack.data() + at, std::min<uint64_t>(kDigestBlockBytes, pack.size() - at)));
   }
   return digests;
 }

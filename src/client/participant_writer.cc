@@ -111,8 +111,7 @@ Result<PackWriter*> ParticipantWriter::OpenPack(Object& object, Session& session
 }
 
 Status ParticipantWriter::WritePacked(Object& object, uint64_t offset, uint64_t nbytes,
-                                      const transfer::StridedSource& source,
-                                      Session& session) {
+                                      const transfer::StridedSource& source, Session& session) {
   MC_ASSIGN_OR_RETURN(PackWriter* const pack, OpenPack(object, session));
   std::vector<std::byte> gathered;  // less than the pack threshold
   std::byte* target = pack->target() == nullptr ? nullptr : pack->target() + offset;
@@ -148,8 +147,8 @@ std::string ParticipantWriter::Digests() const {
   std::vector<PayloadDigests> payloads;
   for (const auto& object : objects_) {
     const reshard::PayloadObject& planned = plan_.objects[object->planned];
-    payloads.push_back({planned.name, planned.nbytes,
-                        object->packed ? object->pack->digests() : object->digests});
+    payloads.push_back(
+        {planned.name, planned.nbytes, object->packed ? object->pack->digests() : object->digests});
   }
   return EncodeDigests(std::move(payloads));
 }

@@ -1,9 +1,9 @@
 // One participant's half of a publish: its wanted fragments, copied into the store (or only
 // fingerprinted), and the digests object that proves them.
 //
-// Each wanted fragment is put once; a large one is written in one fused copy-and-digest pass into its own
-// object, small ones go into the participant's pack. Threads: every method from any thread; Digests after
-// the last Put.
+// Each wanted fragment is put once; a large one is written in one fused copy-and-digest pass into
+// its own object, small ones go into the participant's pack. Threads: every method from any thread;
+// Digests after the last Put.
 #pragma once
 
 #include <atomic>
@@ -67,8 +67,7 @@ class ParticipantWriter {
   };
 
   Status Write(Slot& slot, const transfer::StridedSource& source, Session& session);
-  Status WriteWhole(Object& object, const transfer::StridedSource& source,
-                    Session& session);
+  Status WriteWhole(Object& object, const transfer::StridedSource& source, Session& session);
   Status WritePacked(Object& object, uint64_t offset, uint64_t nbytes,
                      const transfer::StridedSource& source, Session& session);
   Result<PackWriter*> OpenPack(Object& object, Session& session);

@@ -1,7 +1,7 @@
 // Manifests and plans that the next load may need again.
 //
-// Keyed by content (digests), so nothing in it can be stale; the least recently used goes first. What is
-// handed out stays valid whatever is evicted. Threads: every method from any thread.
+// Keyed by content (digests), so nothing in it can be stale; the least recently used goes first.
+// What is handed out stays valid whatever is evicted. Threads: every method from any thread.
 #pragma once
 
 #include <cstddef>

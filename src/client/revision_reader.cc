@@ -21,12 +21,11 @@ Status Disagrees(const std::string& what, const std::string& expected, const std
 
 }  // namespace
 
-Result<std::unique_ptr<RevisionReader>> RevisionReader::Open(
-    std::shared_ptr<Session> session, const model::WeightIdentity& identity,
-    std::stop_token cancel) {
+Result<std::unique_ptr<RevisionReader>> RevisionReader::Open(std::shared_ptr<Session> session,
+                                                             const model::WeightIdentity& identity,
+                                                             std::stop_token cancel) {
   MC_RETURN_IF_ERROR(model::ValidateIdentity(identity));
-  std::unique_ptr<RevisionReader> reader(
-      new RevisionReader(std::move(session), std::move(cancel)));
+  std::unique_ptr<RevisionReader> reader(new RevisionReader(std::move(session), std::move(cancel)));
   MC_RETURN_IF_ERROR(reader->Acquire(identity));
   MC_RETURN_IF_ERROR(reader->session_->Step(load_step::kLeased));
   MC_RETURN_IF_ERROR(reader->LocateMetadata());
@@ -38,10 +37,10 @@ RevisionReader::~RevisionReader() {
   kept_.reset();
   v1::ReleaseLeaseRequest release;
   release.set_lease_id(lease_id_);
-  const Status status = session_->calls
-                            .Command(&rpc::MasterApi::ReleaseLease, std::move(release),
-                                     {kReleaseRetryMs, {}})
-                            .status();
+  const Status status =
+      session_->calls
+          .Command(&rpc::MasterApi::ReleaseLease, std::move(release), {kReleaseRetryMs, {}})
+          .status();
   if (!status.ok()) {
     Log().info("client: lease {} is left to its TTL: {}", lease_id_, status.ToString());
   }
@@ -69,9 +68,9 @@ Status RevisionReader::LocateMetadata() {
   v1::LocateObjectsRequest locate;
   locate.set_lease_id(lease_id_);
   locate.set_metadata_objects(true);
-  MC_ASSIGN_OR_RETURN(const v1::LocateObjectsReply reply,
-                      session_->calls.Ask(&rpc::MasterApi::LocateObjects, locate,
-                                          session_->Limits(cancel_)));
+  MC_ASSIGN_OR_RETURN(
+      const v1::LocateObjectsReply reply,
+      session_->calls.Ask(&rpc::MasterApi::LocateObjects, locate, session_->Limits(cancel_)));
   std::vector<model::MetadataObject> digests;  // the reply has them in participant order
   for (const v1::MetadataObject& proto : reply.metadata_objects()) {
     MC_ASSIGN_OR_RETURN(model::MetadataObject object, rpc::FromProto(proto));
@@ -87,8 +86,7 @@ Status RevisionReader::LocateMetadata() {
   }
   for (const v1::NodeAddress& node : reply.nodes()) {
     for (const v1::Grant& grant : reply.grants()) {
-      if (grant.access() == v1::ACCESS_METADATA_READ &&
-          grant.instance_id() == node.instance_id()) {
+      if (grant.access() == v1::ACCESS_METADATA_READ && grant.instance_id() == node.instance_id()) {
         nodes_[node.node_id()] = LocatedArena{grant, node};
       }
     }
@@ -181,9 +179,9 @@ Result<Locations> RevisionReader::Locate(const std::vector<std::string>& names) 
     v1::LocateObjectsRequest locate;
     locate.set_lease_id(lease_id_);
     for (size_t i = first; i < end; ++i) locate.add_payload_names(names[i]);
-    MC_ASSIGN_OR_RETURN(const v1::LocateObjectsReply reply,
-                        session_->calls.Ask(&rpc::MasterApi::LocateObjects, locate,
-                                            session_->Limits(cancel_)));
+    MC_ASSIGN_OR_RETURN(
+        const v1::LocateObjectsReply reply,
+        session_->calls.Ask(&rpc::MasterApi::LocateObjects, locate, session_->Limits(cancel_)));
     std::map<std::string, const v1::NodeAddress*> by_instance;
     for (const v1::NodeAddress& node : reply.nodes()) by_instance[node.instance_id()] = &node;
     for (const v1::Grant& grant : reply.grants()) {
@@ -227,9 +225,9 @@ Result<Locations> RevisionReader::Locate(const std::vector<std::string>& names) 
 Status RevisionReader::CheckLease() {
   v1::RenewLeasesRequest renew;
   renew.add_lease_ids(lease_id_);
-  MC_ASSIGN_OR_RETURN(const v1::RenewLeasesReply reply,
-                      session_->calls.Ask(&rpc::MasterApi::RenewLeases, renew,
-                                          session_->Limits(cancel_)));
+  MC_ASSIGN_OR_RETURN(
+      const v1::RenewLeasesReply reply,
+      session_->calls.Ask(&rpc::MasterApi::RenewLeases, renew, session_->Limits(cancel_)));
   if (reply.leases_size() != 1) {
     return Internal("asked for 1 lease, got " + std::to_string(reply.leases_size()));
   }

@@ -1,7 +1,7 @@
 // An open revision: its lease, its metadata, its METADATA objects and the places of its payloads.
 //
-// Owns the lease, which the keeper renews while this lives and which is released with it, on every path.
-// Nothing that comes from a node is believed before its SHA-256 matched what the Master says.
+// Owns the lease, which the keeper renews while this lives and which is released with it, on every
+// path. Nothing that comes from a node is believed before its SHA-256 matched what the Master says.
 // Threads: one at a time, except lease_state().
 #pragma once
 

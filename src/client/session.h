@@ -1,9 +1,10 @@
 // What all operations of one StoreClient share: the Master, the nodes, the lease keeper, the copy
 // threads, and how a call is repeated.
 //
-// A request is repeated, with the same command id, while its answer is UNAVAILABLE or OUTCOME_UNKNOWN
-// (and a few times on DURABILITY_FAILED), with pauses that double from 10 ms to 500 ms, until the
-// client's retry_ms have passed or the caller cancels. Threads: every method from any thread.
+// A request is repeated, with the same command id, while its answer is UNAVAILABLE or
+// OUTCOME_UNKNOWN (and a few times on DURABILITY_FAILED), with pauses that double from 10 ms to 500
+// ms, until the client's retry_ms have passed or the caller cancels. Threads: every method from any
+// thread.
 #pragma once
 
 #include <condition_variable>
@@ -94,8 +95,8 @@ class NodeChannels {
   std::map<std::string, Entry> by_node_id_;
 };
 
-// Who of one client's importers acts for which participant: two that claimed the same one under one client
-// id would be one writer to the Master, and blend.
+// Who of one client's importers acts for which participant: two that claimed the same one under one
+// client id would be one writer to the Master, and blend.
 class ImportClaims {
  public:
   using Claim = std::pair<model::WeightIdentity, std::string>;
@@ -121,8 +122,8 @@ class ImportClaims {
 
 class Session {
  public:
-  Session(std::shared_ptr<rpc::MasterApi> master_api,
-          std::shared_ptr<rpc::NodeConnector> connector, StoreClientOptions resolved)
+  Session(std::shared_ptr<rpc::MasterApi> master_api, std::shared_ptr<rpc::NodeConnector> connector,
+          StoreClientOptions resolved)
       : options(std::move(resolved)),
         master(std::move(master_api)),
         calls(master, options.client_id),

@@ -1,4 +1,5 @@
-// The Store as a program sees it: publish a revision, find it, load it into another layout, remove it.
+// The Store as a program sees it: publish a revision, find it, load it into another layout, remove
+// it.
 //
 // Owns the client's id and command sequence, the thread that renews its leases, its channels to the
 // nodes and its caches of plans and manifests. Never owns bytes of a weight: fragments go from the
@@ -10,8 +11,8 @@
 // OUTCOME_UNKNOWN.
 //
 // Threads: every method of StoreClient and Importer may be called from any thread, also at once.
-// Progress and wait callbacks run on the thread that called, with no lock held. A StoreClient outlives
-// its Importers.
+// Progress and wait callbacks run on the thread that called, with no lock held. A StoreClient
+// outlives its Importers.
 #pragma once
 
 #include <cstddef>
@@ -76,7 +77,8 @@ struct ImportRequest {
 struct FragmentSource {
   const void* address = nullptr;  // of the first element
   uint64_t nbytes = 0;            // elements x itemsize; must equal the fragment's
-  // Byte strides per dimension of the fragment's local shape; empty: dense row-major. Never negative.
+  // Byte strides per dimension of the fragment's local shape; empty: dense row-major. Never
+  // negative.
   std::vector<int64_t> strides_bytes;
 };
 
@@ -89,9 +91,9 @@ struct ImportReport {
   double seconds_commit = 0;    // from Finish to READY
 };
 
-// One import session of one client: the writer's side of "Import" in docs/architecture. Begin reserves
-// all space; Finish makes the revision READY or fails; until then nothing is discoverable. Destroying an
-// unfinished Importer aborts the import.
+// One import session of one client: the writer's side of "Import" in docs/architecture. Begin
+// reserves all space; Finish makes the revision READY or fails; until then nothing is discoverable.
+// Destroying an unfinished Importer aborts the import.
 class Importer {
  public:
   virtual ~Importer() = default;
@@ -104,19 +106,21 @@ class Importer {
   virtual bool already_published() const = 0;
 
   // The fragments of `participant` that the store wants from it (the upload plan's choice), sorted.
-  // Other fragments of it are replicas of what somebody else brings; PutFragment accepts and ignores
-  // them.
+  // Other fragments of it are replicas of what somebody else brings; PutFragment accepts and
+  // ignores them.
   virtual Result<std::vector<std::string>> WantedFragments(std::string_view participant) const = 0;
 
-  // Copies the fragment into the store (or fingerprints it). Any order, any thread; each fragment once.
-  // INVALID_ARGUMENT names the fragment and both values. After a failure the fragment may be put again.
+  // Copies the fragment into the store (or fingerprints it). Any order, any thread; each fragment
+  // once. INVALID_ARGUMENT names the fragment and both values. After a failure the fragment may be
+  // put again.
   virtual Status PutFragment(std::string_view participant, std::string_view placement_fragment_id,
                              const FragmentSource& source) = 0;
 
-  // Hands in the receipts and returns once the revision is READY: commits it when this importer sees the
-  // set complete, waits for the other writers otherwise. Fragments that are missing: INVALID_ARGUMENT
-  // naming their tensors. CONFLICT: another publisher's bytes differ. Whatever the failure, the import is
-  // aborted (its own session only) and the same publish may be started again. Once.
+  // Hands in the receipts and returns once the revision is READY: commits it when this importer
+  // sees the set complete, waits for the other writers otherwise. Fragments that are missing:
+  // INVALID_ARGUMENT naming their tensors. CONFLICT: another publisher's bytes differ. Whatever the
+  // failure, the import is aborted (its own session only) and the same publish may be started
+  // again. Once.
   virtual Result<ImportReport> Finish(const WaitOptions& options = {}) = 0;
 
   // Gives the import up; its space returns. OK also when it is over already.
@@ -166,14 +170,14 @@ struct LoadReport {
 // What the Master says of one revision (the RFC's view: metadata and what is not part of it).
 struct RevisionView {
   model::RevisionMetadata metadata;
-  uint64_t physical_bytes = 0;            // arenas and METADATA objects, as charged
+  uint64_t physical_bytes = 0;           // arenas and METADATA objects, as charged
   std::optional<uint64_t> operation_id;  // the active background operation
 };
 
 struct ListRequest {
   std::string tenant_id = "default";
-  std::string namespace_name;  // empty: all
-  std::string resource_id;     // empty: all
+  std::string namespace_name;                     // empty: all
+  std::string resource_id;                        // empty: all
   std::vector<model::Availability> availability;  // empty: READY and DEGRADED
   uint32_t page_size = 100;
   std::string page_token;
@@ -205,8 +209,8 @@ class StoreClient {
   //   STALE_GENERATION  the identity was removed
   Result<std::unique_ptr<Importer>> BeginImport(const ImportRequest& request);
 
-  // Fills the targets with the revision's bytes. On failure the message says either that no byte of a
-  // target was written, or that the targets are invalid. The lease is released on every path.
+  // Fills the targets with the revision's bytes. On failure the message says either that no byte of
+  // a target was written, or that the targets are invalid. The lease is released on every path.
   //   INVALID_ARGUMENT  targets do not fit the revision (nothing written)
   //   NOT_FOUND, NOT_READY, STALE_GENERATION  no such readable revision (nothing written)
   //   CORRUPT           a digest is missing or does not match: names object and block

@@ -10,9 +10,9 @@ namespace {
 
 // Index of the plan's object of that name.
 Result<uint32_t> FindObject(const reshard::UploadPlan& plan, const std::string& name) {
-  const auto found = std::lower_bound(
-      plan.objects.begin(), plan.objects.end(), name,
-      [](const reshard::PayloadObject& object, const std::string& key) { return object.name < key; });
+  const auto found = std::lower_bound(plan.objects.begin(), plan.objects.end(), name,
+                                      [](const reshard::PayloadObject& object,
+                                         const std::string& key) { return object.name < key; });
   if (found == plan.objects.end() || found->name != name) {
     return Internal("the Master places payload " + name + ", which is not in the plan");
   }
@@ -51,8 +51,7 @@ Status WriteArenas::Locate(const v1::GetImportReply& reply) {
           expected > arena_bytes - extent.offset()) {
         return Internal("payload " + payload.name() + ": expected " + std::to_string(expected) +
                         " bytes inside an arena of " + std::to_string(arena_bytes) + ", got " +
-                        std::to_string(extent.bytes()) + " at " +
-                        std::to_string(extent.offset()));
+                        std::to_string(extent.bytes()) + " at " + std::to_string(extent.offset()));
       }
       if (!places_.emplace(object, Place{arena->second, extent.offset()}).second) continue;
       ++arena->second->objects_left;

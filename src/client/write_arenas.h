@@ -1,5 +1,5 @@
-// The arenas that an import writes: opened and mapped when the first of their objects is written, unmapped
-// when the last one is, so that a writer never maps the whole model at once.
+// The arenas that an import writes: opened and mapped when the first of their objects is written,
+// unmapped when the last one is, so that a writer never maps the whole model at once.
 //
 // Owns the mappings. Never allocates a place: extents and grants are the Master's.
 // Threads: Locate before anything else; then every method from any thread.
@@ -27,12 +27,12 @@ class WriteArenas {
  public:
   WriteArenas(const reshard::UploadPlan& plan, NodeChannels& nodes) : plan_(plan), nodes_(nodes) {}
 
-  // Takes in what GetImport answered for some of the plan's participants. INTERNAL when an extent does not
-  // fit its object or its arena.
+  // Takes in what GetImport answered for some of the plan's participants. INTERNAL when an extent
+  // does not fit its object or its arena.
   Status Locate(const v1::GetImportReply& reply);
 
-  // Where the object (an index into the plan's objects) is written. `opened` is called once for every arena
-  // that was opened for it.
+  // Where the object (an index into the plan's objects) is written. `opened` is called once for
+  // every arena that was opened for it.
   Result<std::byte*> Open(uint32_t object, const std::function<Status()>& opened);
   // The object is whole: its bytes are not touched through this any more.
   void Close(uint32_t object);
@@ -45,7 +45,7 @@ class WriteArenas {
     v1::Grant grant;
     v1::NodeAddress node;
     std::mutex opening;
-    env::Mapping mapping;        // under `opening`
+    env::Mapping mapping;       // under `opening`
     uint32_t objects_left = 0;  // under `opening`
   };
   struct Place {

@@ -5,8 +5,8 @@
 //   <folder>/master/   log.db
 //   <folder>/node/     METADATA objects and arenas
 //
-// Owns its threads (the Master's sequencer, the node's agent, the client's lease keeper) and ends them
-// in the order client, agent, Master. Closing it loses nothing that was acknowledged.
+// Owns its threads (the Master's sequencer, the node's agent, the client's lease keeper) and ends
+// them in the order client, agent, Master. Closing it loses nothing that was acknowledged.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
-// file:// stores: one folder, one process, everything there again after reopening; and damage to it.
+// file:// stores: one folder, one process, everything there again after reopening; and damage to
+// it.
 #include "cluster/embedded_store.h"
 
 #include <gmock/gmock.h>
@@ -29,16 +30,16 @@ class EmbeddedStoreTest : public testing::Test {
   // Every arena file of the store.
   std::vector<std::string> ArenaFiles() {
     std::vector<std::string> files;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(
-             folder_.path() + "/store/node/arenas")) {
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(folder_.path() + "/store/node/arenas")) {
       if (entry.is_regular_file()) files.push_back(entry.path());
     }
     std::sort(files.begin(), files.end());
     return files;
   }
   std::string MetadataFile(const std::string& file_name) {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(
-             folder_.path() + "/store/node/metadata")) {
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(folder_.path() + "/store/node/metadata")) {
       if (entry.path().filename() == file_name) return entry.path();
     }
     ADD_FAILURE() << "no " << file_name;
@@ -96,8 +97,8 @@ TEST_F(EmbeddedStoreTest, AnUnfinishedImportIsGoneAfterReopening) {
   LoadEveryRank(store->client(), identity_, source_);
 }
 
-// One bit of every block of every arena, in turn: found by whoever touches the block, named, and by nobody
-// else.
+// One bit of every block of every arena, in turn: found by whoever touches the block, named, and by
+// nobody else.
 TEST_F(EmbeddedStoreTest, AFlippedByteIsFoundByTheLoadThatTouchesItsBlock) {
   {
     const auto store = Open();

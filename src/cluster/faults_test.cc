@@ -1,5 +1,5 @@
-// What goes wrong, and what must hold then: writers and readers that fail, vanish or are refused at every
-// step; Masters and nodes that die; bytes that change.
+// What goes wrong, and what must hold then: writers and readers that fail, vanish or are refused at
+// every step; Masters and nodes that die; bytes that change.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -280,10 +280,10 @@ TEST(ImportFaultTest, MistakesOfTheCallerAreNamed) {
   // After a refusal the same fragment may come again, but not after a success.
   const bool is_wanted =
       std::find(wanted->begin(), wanted->end(), fragment.placement_fragment_id) != wanted->end();
-  EXPECT_TRUE((*importer)
-                  ->PutFragment("d0p0t0", fragment.placement_fragment_id,
-                                {bytes.data(), bytes.size(), {}})
-                  .ok());
+  EXPECT_TRUE(
+      (*importer)
+          ->PutFragment("d0p0t0", fragment.placement_fragment_id, {bytes.data(), bytes.size(), {}})
+          .ok());
   if (is_wanted) {
     expect((*importer)->PutFragment("d0p0t0", fragment.placement_fragment_id,
                                     {bytes.data(), bytes.size(), {}}),
@@ -294,10 +294,10 @@ TEST(ImportFaultTest, MistakesOfTheCallerAreNamed) {
   expect(incomplete, Code::kInvalidArgument, "l0.up");
   expect((*importer)->Finish().status(), Code::kInvalidArgument, "over");
   EXPECT_TRUE((*importer)->Abort("again").ok());
-  EXPECT_FALSE((*importer)
-                   ->PutFragment("d0p0t0", fragment.placement_fragment_id,
-                                 {bytes.data(), bytes.size(), {}})
-                   .ok());
+  EXPECT_FALSE(
+      (*importer)
+          ->PutFragment("d0p0t0", fragment.placement_fragment_id, {bytes.data(), bytes.size(), {}})
+          .ok());
   EXPECT_TRUE(TestCluster::Eventually([&] { return cluster.Empty(); }));
 }
 
@@ -475,10 +475,9 @@ TEST_F(LoadFaultTest, AFailureAtAnyStepReleasesTheLeaseAndSaysWhatTheTargetsAre)
     const bool untouched = memory.Untouched();
     EXPECT_THAT(status.message(), HasSubstr(untouched ? "no byte of a target was written"
                                                       : "the targets are invalid"));
-    const bool before_copy = steps[at] == client::load_step::kLeased ||
-                             steps[at] == client::load_step::kManifestRead ||
-                             steps[at] == client::load_step::kPlanned ||
-                             steps[at] == client::load_step::kLocated;
+    const bool before_copy =
+        steps[at] == client::load_step::kLeased || steps[at] == client::load_step::kManifestRead ||
+        steps[at] == client::load_step::kPlanned || steps[at] == client::load_step::kLocated;
     EXPECT_EQ(untouched, before_copy);
   }
 }

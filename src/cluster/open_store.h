@@ -1,7 +1,8 @@
 // Opens a store by its URI and gives the client for it.
 //
-//   mooncake://host:port   a running cluster (gRPC to the Master, Unix sockets to nodes of this host)
-//   file:///folder         an embedded store: Master and node inside this process, durable in the
+//   mooncake://host:port   a running cluster (gRPC to the Master, Unix sockets to nodes of this
+//   host) file:///folder         an embedded store: Master and node inside this process, durable in
+//   the
 //                          folder, one process at a time
 #pragma once
 
@@ -31,8 +32,8 @@ class OpenedStore {
   virtual Result<std::string> DescribeCluster() = 0;
 };
 
-// INVALID_ARGUMENT names the URI and what is wrong with it. UNAVAILABLE: nobody answers there within
-// the client's retry time, or another process has the folder open (its pid is named).
+// INVALID_ARGUMENT names the URI and what is wrong with it. UNAVAILABLE: nobody answers there
+// within the client's retry time, or another process has the folder open (its pid is named).
 Result<std::unique_ptr<OpenedStore>> OpenStore(std::string_view uri, const OpenOptions& options);
 
 }  // namespace mooncake::cluster

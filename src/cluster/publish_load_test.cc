@@ -159,8 +159,8 @@ TEST(PublishLoadTest, TiedTensorsLoadUnderBothNames) {
   const TestLayout tied{.tp = 2, .ties = {{"embed", "head"}}};
   const manifest::PlacementPtr source = MakeLayout(identity, tied, tensors);
   const auto content = [&](const manifest::PlacementFragment& fragment) {
-    return reshard::CutBox(*manifest::FindTensor(source->tensors, "embed"),
-                           fragment.global_offset, fragment.local_shape);
+    return reshard::CutBox(*manifest::FindTensor(source->tensors, "embed"), fragment.global_offset,
+                           fragment.local_shape);
   };
   const auto client = cluster.NewClient();
   const auto publish = [&](const model::WeightIdentity& id, const manifest::PlacementPtr& placement,
@@ -275,8 +275,7 @@ TEST(PublishLoadTest, TwoPublishersRaceAndNeverBlend) {
     const int winner = reports[0].ok() ? 0 : 1;
     EXPECT_EQ(reports[1 - winner].status().code(), Code::kConflict)
         << reports[1 - winner].status().ToString();
-    LoadEveryRank(*client, identity, MakeLayout(identity, {.tp = 2}),
-                  static_cast<uint8_t>(winner));
+    LoadEveryRank(*client, identity, MakeLayout(identity, {.tp = 2}), static_cast<uint8_t>(winner));
   }
 }
 
@@ -308,7 +307,8 @@ TEST(PublishLoadTest, DiscoveryShowsWhatIsReady) {
     ASSERT_TRUE(PutAll(**importer, *source, {"d0p0t0"}).ok());
     EXPECT_FALSE(*client->Exists(identity));
     EXPECT_EQ(client->List({})->revisions.size(), generation - 1);
-    const Code early = client->Load(identity, {TargetMemory(source, "d0p0t0").target()}).status().code();
+    const Code early =
+        client->Load(identity, {TargetMemory(source, "d0p0t0").target()}).status().code();
     EXPECT_TRUE(early == Code::kNotReady || early == Code::kNotFound);
     ASSERT_TRUE(PutAll(**importer, *source, {"d0p0t1"}).ok());
     const auto report = (*importer)->Finish();

@@ -49,8 +49,7 @@ TEST(RemoteStoreTest, PublishFromFourClientsAndLoad) {
     writers.emplace_back([&, rank] {
       const auto store = OpenStore(uri, {});
       ASSERT_TRUE(store.ok()) << store.status().ToString();
-      const auto report =
-          Publish((*store)->client(), identity, source, {.participants = {rank}});
+      const auto report = Publish((*store)->client(), identity, source, {.participants = {rank}});
       EXPECT_TRUE(report.ok()) << report.status().ToString();
     });
   }

@@ -1,6 +1,6 @@
-// A whole cluster in one process, with doors that a test can shut: a Master over a real SQLite log that can
-// be killed and opened again, nodes that can die, and a Master face per client that can lose requests,
-// replies, or everything.
+// A whole cluster in one process, with doors that a test can shut: a Master over a real SQLite log
+// that can be killed and opened again, nodes that can die, and a Master face per client that can
+// lose requests, replies, or everything.
 //
 // Tests only. Nothing waits by sleeping a fixed time: conditions have deadlines.
 #pragma once
@@ -34,24 +34,28 @@ class HookedMaster final : public rpc::MasterApi {
   explicit HookedMaster(std::shared_ptr<rpc::MasterApi> inner) : inner_(std::move(inner)) {}
 
   // Not OK: the call is not made and this is its answer.
-  std::function<Status(std::string_view method)> before = [](std::string_view) { return OkStatus(); };
+  std::function<Status(std::string_view method)> before = [](std::string_view) {
+    return OkStatus();
+  };
   // Not OK: the call was made, and this is answered instead of its reply.
-  std::function<Status(std::string_view method)> after = [](std::string_view) { return OkStatus(); };
+  std::function<Status(std::string_view method)> after = [](std::string_view) {
+    return OkStatus();
+  };
   // The client's process is gone: nothing it does arrives any more.
   void Vanish() { vanished_ = true; }
 
-#define MOONCAKE_DEFINE(Name)                                               \
-  v1::Name##Reply Name(const v1::Name##Request& request) override {         \
-    v1::Name##Reply reply;                                                  \
-    Status status = vanished_ ? Cancelled("vanished") : before(#Name);      \
-    if (status.ok()) {                                                      \
-      reply = inner_->Name(request);                                        \
-      status = after(#Name);                                                \
-      if (status.ok()) return reply;                                        \
-      reply.Clear();                                                        \
-    }                                                                       \
-    rpc::SetStatus(reply.mutable_status(), status);                         \
-    return reply;                                                           \
+#define MOONCAKE_DEFINE(Name)                                          \
+  v1::Name##Reply Name(const v1::Name##Request& request) override {    \
+    v1::Name##Reply reply;                                             \
+    Status status = vanished_ ? Cancelled("vanished") : before(#Name); \
+    if (status.ok()) {                                                 \
+      reply = inner_->Name(request);                                   \
+      status = after(#Name);                                           \
+      if (status.ok()) return reply;                                   \
+      reply.Clear();                                                   \
+    }                                                                  \
+    rpc::SetStatus(reply.mutable_status(), status);                    \
+    return reply;                                                      \
   }
   MOONCAKE_MASTER_RPCS(MOONCAKE_DEFINE)
 #undef MOONCAKE_DEFINE
@@ -92,14 +96,14 @@ class RestartableMaster final : public rpc::MasterApi {
     if (life != nullptr) life->master->Stop();
   }
 
-#define MOONCAKE_DEFINE(Name)                                                        \
-  v1::Name##Reply Name(const v1::Name##Request& request) override {                  \
-    if (const std::shared_ptr<Life> life = Now(); life != nullptr) {                 \
-      return life->api->Name(request);                                               \
-    }                                                                                \
-    v1::Name##Reply reply;                                                           \
+#define MOONCAKE_DEFINE(Name)                                                         \
+  v1::Name##Reply Name(const v1::Name##Request& request) override {                   \
+    if (const std::shared_ptr<Life> life = Now(); life != nullptr) {                  \
+      return life->api->Name(request);                                                \
+    }                                                                                 \
+    v1::Name##Reply reply;                                                            \
     rpc::SetStatus(reply.mutable_status(), Unavailable("the Master is not running")); \
-    return reply;                                                                    \
+    return reply;                                                                     \
   }
   MOONCAKE_MASTER_RPCS(MOONCAKE_DEFINE)
 #undef MOONCAKE_DEFINE
@@ -159,8 +163,8 @@ class TestCluster {
     ASSERT_TRUE(opened.ok()) << opened.status().ToString();
     Entry entry;
     entry.node = *std::move(opened);
-    entry.agent = std::make_unique<node::NodeAgent>(
-        *entry.node, master_, node::NodeAgentOptions{.host_id = "host"});
+    entry.agent = std::make_unique<node::NodeAgent>(*entry.node, master_,
+                                                    node::NodeAgentOptions{.host_id = "host"});
     ASSERT_TRUE(entry.agent->WaitRegistered(env::Deadline::AfterMs(20'000)).ok());
     std::lock_guard lock(mutex_);
     nodes_[index] = std::move(entry);

@@ -1,7 +1,7 @@
 // Layouts of a small transformer-like model, for tests that publish one and load another.
 //
-// Tests only. Content is reshard/element_oracle.h's: every element holds its own global index, so what a
-// buffer must hold follows from its box alone.
+// Tests only. Content is reshard/element_oracle.h's: every element holds its own global index, so
+// what a buffer must hold follows from its box alone.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -41,11 +41,12 @@ struct TestLayout {
   std::vector<std::vector<std::string>> ties;
 };
 
-// Small ones that are packed (under 256 KiB a fragment) and large ones that are objects of their own.
+// Small ones that are packed (under 256 KiB a fragment) and large ones that are objects of their
+// own.
 inline std::vector<TestTensor> TestModel() {
-  return {{"embed", {1000, 64}, 2, 0, 0},       {"l0.norm", {64}, 4, -1, 0},
-          {"l0.up", {700, 600}, 2, 0, 0},       {"l0.down", {600, 700}, 2, 1, 0},
-          {"l1.norm", {64}, 4, -1, 1},          {"l1.up", {700, 600}, 2, 0, 1},
+  return {{"embed", {1000, 64}, 2, 0, 0},        {"l0.norm", {64}, 4, -1, 0},
+          {"l0.up", {700, 600}, 2, 0, 0},        {"l0.down", {600, 700}, 2, 1, 0},
+          {"l1.norm", {64}, 4, -1, 1},           {"l1.up", {700, 600}, 2, 0, 1},
           {"l1.conv", {30, 20, 3, 40}, 1, 1, 1}, {"l1.scale", {12, 5}, 8, 0, 1}};
 }
 

@@ -47,9 +47,9 @@ inline Status PutAll(client::Importer& importer, const manifest::Placement& plac
       workers.emplace_back([&, t] {
         for (size_t i = next++; i < jobs.size() && results[t].ok(); i = next++) {
           const reshard::Bytes bytes = Content(placement, *jobs[i].fragment, flavour);
-          results[t] = importer.PutFragment(*jobs[i].participant,
-                                            jobs[i].fragment->placement_fragment_id,
-                                            {bytes.data(), bytes.size(), {}});
+          results[t] =
+              importer.PutFragment(*jobs[i].participant, jobs[i].fragment->placement_fragment_id,
+                                   {bytes.data(), bytes.size(), {}});
         }
       });
     }
@@ -71,8 +71,8 @@ inline Result<client::ImportReport> Publish(client::StoreClient& client,
                                             const PublishOptions& options = {}) {
   MC_ASSIGN_OR_RETURN(const std::unique_ptr<client::Importer> importer,
                       client.BeginImport({identity, placement, options.participants, {}}));
-  MC_RETURN_IF_ERROR(PutAll(*importer, *placement, importer->participants(), options.threads,
-                            options.flavour));
+  MC_RETURN_IF_ERROR(
+      PutAll(*importer, *placement, importer->participants(), options.threads, options.flavour));
   return importer->Finish({.timeout_ms = 60'000, .cancel = {}, .keep_waiting = {}});
 }
 

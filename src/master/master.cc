@@ -203,7 +203,11 @@ bool Master::Step() {
   // First the truth, so that whoever is told can ask for it at once.
   Rebuild();
   for (const auto& call : ran) {
-    call->Fail({call->DurabilityCode(), "the log could not be written: " + flushed.message()});
+    // A fault of the program was not written, the outcome of a failed append is unclear.
+    call->Fail(
+        !batch.failure().ok()
+            ? flushed
+            : Status(call->DurabilityCode(), "the log could not be written: " + flushed.message()));
   }
   return true;
 }

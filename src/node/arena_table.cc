@@ -76,8 +76,8 @@ Status ArenaTable::AdoptImport(uint64_t import_id, const std::string& path) {
       Log().warn("node: ignoring {}/{}, which is no arena", path, name);
       continue;
     }
-    MC_ASSIGN_OR_RETURN(env::MemoryFile file, env::MemoryFile::OpenFile(
-                                                  path + "/" + name, env::MapAccess::kReadWrite));
+    MC_ASSIGN_OR_RETURN(env::MemoryFile file,
+                        env::MemoryFile::OpenFile(path + "/" + name, env::MapAccess::kReadWrite));
     auto arena = std::make_shared<Arena>();
     arena->import_id = import_id;
     arena->arena_id = *arena_id;
@@ -142,8 +142,7 @@ Result<env::UniqueFd> ArenaTable::OpenToWrite(uint64_t import_id, uint64_t arena
   if (arena->import_id != import_id || arena->bytes != bytes) {
     return Corrupt(Describe(arena_id) + ": expected " + std::to_string(bytes) +
                    " bytes of import " + std::to_string(import_id) + ", got " +
-                   std::to_string(arena->bytes) + " of import " +
-                   std::to_string(arena->import_id));
+                   std::to_string(arena->bytes) + " of import " + std::to_string(arena->import_id));
   }
   std::lock_guard making(arena->making);
   if (arena->dropped) return NotFound(Describe(arena_id) + " was dropped");

@@ -1,13 +1,13 @@
 // The arenas of a node: the memory that imports write into and readers map.
 //
-// Owns each arena's MemoryFile: anonymous memory that dies with the process, or, when durable, the file
-// <folder>/<import_id>/<arena_id>, which a later instance adopts. Never decides which arenas exist:
-// creation follows a grant, Drop follows the Master.
+// Owns each arena's MemoryFile: anonymous memory that dies with the process, or, when durable, the
+// file <folder>/<import_id>/<arena_id>, which a later instance adopts. Never decides which arenas
+// exist: creation follows a grant, Drop follows the Master.
 //
 // Invariants: the sum of sizes never passes the capacity; an id that was dropped is never created
 // again; an arena's memory reads as zeros, in every process, once Drop returned OK.
-// Threads: every method from any thread; creating one arena (which touches all its pages) does not hold
-// up another.
+// Threads: every method from any thread; creating one arena (which touches all its pages) does not
+// hold up another.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ namespace mooncake::node {
 // Sizes are charged in whole pages, as the Master charges them.
 inline constexpr uint64_t kArenaPageBytes = 4096;
 
-// Remembers the ids that were dropped: the last `kept_max` of them one by one, and every older one by
-// refusing all ids at or below the oldest forgotten one (ids only grow, so that only a straggler of a
-// long gone import is refused with them).
+// Remembers the ids that were dropped: the last `kept_max` of them one by one, and every older one
+// by refusing all ids at or below the oldest forgotten one (ids only grow, so that only a straggler
+// of a long gone import is refused with them).
 class DroppedIds {
  public:
   explicit DroppedIds(size_t kept_max = 65536) : kept_max_(kept_max) {}
@@ -51,12 +51,12 @@ struct HeldArena {
 
 class ArenaTable {
  public:
-  // `folder` empty: anonymous memory. Otherwise arenas are files in it, and those that lie there are
-  // adopted.
+  // `folder` empty: anonymous memory. Otherwise arenas are files in it, and those that lie there
+  // are adopted.
   static Result<std::unique_ptr<ArenaTable>> Open(std::string folder, uint64_t capacity_bytes);
 
-  // The arena's memory, made now if it is not there. EXHAUSTED: capacity, memory or disk; CORRUPT: it
-  // is there with another size; NOT_FOUND: dropped.
+  // The arena's memory, made now if it is not there. EXHAUSTED: capacity, memory or disk; CORRUPT:
+  // it is there with another size; NOT_FOUND: dropped.
   Result<env::UniqueFd> OpenToWrite(uint64_t import_id, uint64_t arena_id, uint64_t bytes);
   // A read-only descriptor of an arena that is there.
   Result<env::UniqueFd> OpenToRead(uint64_t import_id, uint64_t arena_id, uint64_t bytes) const;

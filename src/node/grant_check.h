@@ -18,8 +18,8 @@ struct GrantAuthority {
   std::string key;  // what the MACs of this instance are made with
 };
 
-// The grant's content, proved. UNAVAILABLE: made for another instance of a node (ask the Master again);
-// INVALID_ARGUMENT: malformed, not authentic, or for another kind of access than `wanted`.
+// The grant's content, proved. UNAVAILABLE: made for another instance of a node (ask the Master
+// again); INVALID_ARGUMENT: malformed, not authentic, or for another kind of access than `wanted`.
 Result<model::Grant> CheckGrant(const GrantAuthority& authority, const v1::Grant& grant,
                                 model::Access wanted);
 

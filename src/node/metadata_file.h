@@ -24,8 +24,8 @@ namespace mooncake::node {
 // UrlEncode'd participant. Anything else is INVALID_ARGUMENT: a name becomes a file name.
 Status ValidateMetadataName(std::string_view name);
 
-// The file's name in its import's folder: UrlEncode(name), or "long-" and the hex SHA-256 of the name
-// where that is longer than a file name can be. Never begins with a dot.
+// The file's name in its import's folder: UrlEncode(name), or "long-" and the hex SHA-256 of the
+// name where that is longer than a file name can be. Never begins with a dot.
 std::string MetadataFileName(std::string_view name);
 
 std::string EncodeMetadataFile(std::string_view name, std::string_view content,
@@ -36,8 +36,8 @@ struct MetadataFile {
   std::string content;
   Sha256Digest sha256{};
 };
-// CORRUPT, saying what disagrees, unless `bytes` is exactly what EncodeMetadataFile made for an object
-// that belongs under `file_name`.
+// CORRUPT, saying what disagrees, unless `bytes` is exactly what EncodeMetadataFile made for an
+// object that belongs under `file_name`.
 Result<MetadataFile> DecodeMetadataFile(std::string_view file_name, std::string_view bytes);
 
 }  // namespace mooncake::node

@@ -29,8 +29,8 @@ std::string Describe(uint64_t import_id, std::string_view name) {
 
 }  // namespace
 
-// `writing` serialises file operations of the import; `state` guards the members below it and is taken
-// inside `writing`.
+// `writing` serialises file operations of the import; `state` guards the members below it and is
+// taken inside `writing`.
 struct MetadataStore::Import {
   std::mutex writing;
   bool folder_made = false;  // under `writing`
@@ -108,7 +108,8 @@ Status MetadataStore::Quarantine(uint64_t import_id, const std::string& path,
   quarantined_.push_back(target);
   // Known by its file name alone: the header is not to be trusted.
   const Result<std::string> name = UrlDecode(file_name);
-  if (name.ok() && ValidateMetadataName(*name).ok()) FindOrAdd(import_id)->objects[*name] = Object{};
+  if (name.ok() && ValidateMetadataName(*name).ok())
+    FindOrAdd(import_id)->objects[*name] = Object{};
   return OkStatus();
 }
 
@@ -148,8 +149,8 @@ Status MetadataStore::Write(uint64_t import_id, std::string_view name, std::stri
                       ", refused " + ToHex(sha256));
     }
     if (import->sealed) {
-      return Conflict("import " + std::to_string(import_id) + " is sealed: " +
-                      std::string(name) + " is not added");
+      return Conflict("import " + std::to_string(import_id) + " is sealed: " + std::string(name) +
+                      " is not added");
     }
   }
   const std::string folder = FolderOfImport(import_id);
@@ -160,8 +161,7 @@ Status MetadataStore::Write(uint64_t import_id, std::string_view name, std::stri
   MC_RETURN_IF_ERROR(env::WriteFileDurably(folder + "/" + MetadataFileName(name),
                                            EncodeMetadataFile(name, content, sha256)));
   std::lock_guard state(import->state);
-  import->objects[std::string(name)] =
-      Object{sha256, std::make_shared<const std::string>(content)};
+  import->objects[std::string(name)] = Object{sha256, std::make_shared<const std::string>(content)};
   return OkStatus();
 }
 
@@ -235,9 +235,8 @@ std::vector<HeldMetadata> MetadataStore::Held() const {
   for (const auto& [import_id, import] : imports) {
     std::lock_guard state(import->state);
     if (import->dropped) continue;
-    const auto whole = std::count_if(import->objects.begin(), import->objects.end(), [](const auto& o) {
-      return o.second.content != nullptr;
-    });
+    const auto whole = std::count_if(import->objects.begin(), import->objects.end(),
+                                     [](const auto& o) { return o.second.content != nullptr; });
     held.push_back({import_id, static_cast<uint64_t>(whole), import->sealed});
   }
   return held;

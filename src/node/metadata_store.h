@@ -1,14 +1,14 @@
-// The METADATA objects a node holds (manifests, affinity summaries, digests): files in its folder, and
-// the same bytes in memory.
+// The METADATA objects a node holds (manifests, affinity summaries, digests): files in its folder,
+// and the same bytes in memory.
 //
 //   <folder>/<import_id>/<UrlEncode(name)>   one object (metadata_file.h)
 //   <folder>/<import_id>/.sealed             the import is sealed
 //   <quarantine>/<import_id>-<file name>-<n> what failed its check at start; never read again
 //
 // Owns the two folders. Never decides which imports exist: Drop is its caller's decision.
-// Invariants: an object is on disk, synced, before Write says so; what Read returns matched its SHA-256
-// when it was written or loaded; a name's content never changes.
-// Threads: every method from any thread; writes of one import wait for each other.
+// Invariants: an object is on disk, synced, before Write says so; what Read returns matched its
+// SHA-256 when it was written or loaded; a name's content never changes. Threads: every method from
+// any thread; writes of one import wait for each other.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ struct HeldMetadata {
 
 class MetadataStore {
  public:
-  // Loads what `folder` holds. Damaged files are moved to `quarantine_folder`, logged, and answered with
-  // CORRUPT from then on; the rest is served.
+  // Loads what `folder` holds. Damaged files are moved to `quarantine_folder`, logged, and answered
+  // with CORRUPT from then on; the rest is served.
   static Result<std::unique_ptr<MetadataStore>> Open(std::string folder,
                                                      std::string quarantine_folder);
 
@@ -48,7 +48,8 @@ class MetadataStore {
   Status Seal(uint64_t import_id);
   bool Sealed(uint64_t import_id) const;
 
-  // Removes everything of the import, files too. Absence is OK. On failure the import is still held.
+  // Removes everything of the import, files too. Absence is OK. On failure the import is still
+  // held.
   Status Drop(uint64_t import_id);
 
   std::vector<HeldMetadata> Held() const;

@@ -97,7 +97,8 @@ TEST(MetadataFileTest, ArbitraryBytesNeverCrash) {
   for (int round = 0; round < 20'000; ++round) {
     std::string bytes = round % 2 == 0 ? good : std::string(rng() % 200, '\0');
     if (round % 2 == 0) {
-      for (int edits = 0; edits < 4; ++edits) bytes[rng() % bytes.size()] = static_cast<char>(rng());
+      for (int edits = 0; edits < 4; ++edits)
+        bytes[rng() % bytes.size()] = static_cast<char>(rng());
       bytes.resize(rng() % (bytes.size() + 1));
     } else {
       for (char& c : bytes) c = static_cast<char>(rng());
@@ -210,9 +211,8 @@ TEST(MetadataStoreTest, ManyWritersOfOneNameAgreeOnOneContent) {
   {
     std::vector<std::jthread> threads;
     for (int i = 0; i < 8; ++i) {
-      threads.emplace_back([&, i] {
-        results[i] = Put(*store, 1, "manifest", "content " + std::to_string(i % 2));
-      });
+      threads.emplace_back(
+          [&, i] { results[i] = Put(*store, 1, "manifest", "content " + std::to_string(i % 2)); });
     }
   }
   const std::string winner = MustRead(*store, 1, "manifest");

@@ -67,8 +67,8 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options, env::RandomSource&
   MC_ASSIGN_OR_RETURN(
       std::unique_ptr<MetadataStore> metadata,
       MetadataStore::Open(options.folder + "/metadata", options.folder + "/quarantine"));
-  return std::unique_ptr<Node>(new Node(std::move(lock), std::move(authority), std::move(arenas),
-                                        std::move(metadata)));
+  return std::unique_ptr<Node>(
+      new Node(std::move(lock), std::move(authority), std::move(arenas), std::move(metadata)));
 }
 
 Node::Node(env::FolderLock lock, GrantAuthority authority, std::unique_ptr<ArenaTable> arenas,
@@ -110,8 +110,8 @@ Result<env::UniqueFd> Node::OpenArena(const v1::Grant& grant) {
                     std::to_string(checked.arena_id.value) + " is read-only");
   };
   if (Sealed(import_id)) return sealed();
-  MC_ASSIGN_OR_RETURN(env::UniqueFd fd, arenas_->OpenToWrite(import_id, checked.arena_id.value,
-                                                             checked.arena_bytes));
+  MC_ASSIGN_OR_RETURN(env::UniqueFd fd,
+                      arenas_->OpenToWrite(import_id, checked.arena_id.value, checked.arena_bytes));
   // Creating it took its time; a seal in between wins.
   if (Sealed(import_id)) return sealed();
   return fd;
@@ -175,8 +175,7 @@ std::vector<HeldImport> Node::Report() const {
   return report;
 }
 
-Status Node::Drop(const std::vector<uint64_t>& arena_ids,
-                  const std::vector<uint64_t>& import_ids) {
+Status Node::Drop(const std::vector<uint64_t>& arena_ids, const std::vector<uint64_t>& import_ids) {
   Status first;
   const auto note = [&first](const std::string& what, Status status) {
     Log().error("node: {} is not dropped yet: {}", what, status.ToString());

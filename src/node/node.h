@@ -1,9 +1,9 @@
 // A store node: the memory and METADATA objects it keeps for the Master, and who may touch them.
 //
 // Owns a folder (locked while it lives): node_id, metadata/, quarantine/, and, when its arenas are
-// durable, instance_id and arenas/ (docs/formats/node_folder.md). Never decides what exists: arenas and
-// objects come with a grant of the Master, and go only when the Master's answer to a report says so.
-// Knows no sockets; it is itself the in-process NodeChannel of an embedded store.
+// durable, instance_id and arenas/ (docs/formats/node_folder.md). Never decides what exists: arenas
+// and objects come with a grant of the Master, and go only when the Master's answer to a report
+// says so. Knows no sockets; it is itself the in-process NodeChannel of an embedded store.
 //
 // Invariants:
 //   - nothing is opened, read or written without a grant made for this instance (grant_check.h);
@@ -48,8 +48,8 @@ struct HeldImport {
 class Node final : public rpc::NodeChannel {
  public:
   // INVALID_ARGUMENT: no capacity, or another node's folder; UNAVAILABLE: the folder is in use.
-  static Result<std::unique_ptr<Node>> Open(NodeOptions options,
-                                            env::RandomSource& random = env::SystemRandom::Instance());
+  static Result<std::unique_ptr<Node>> Open(
+      NodeOptions options, env::RandomSource& random = env::SystemRandom::Instance());
 
   const std::string& node_id() const { return authority_.node_id; }
   const std::string& instance_id() const { return authority_.instance_id; }

@@ -118,8 +118,8 @@ Status NodeAgent::WaitFor(std::unique_lock<std::mutex>& lock, env::Deadline dead
   while (!done()) {
     const int64_t left_ms = deadline.RemainingMs();
     if (left_ms == 0) {
-      return Unavailable("node " + node_.node_id() + ": no report was answered in time: " +
-                         last_.ToString());
+      return Unavailable("node " + node_.node_id() +
+                         ": no report was answered in time: " + last_.ToString());
     }
     changed_.wait_for(lock, std::chrono::milliseconds(std::min<int64_t>(left_ms, 60'000)));
   }

@@ -1,7 +1,8 @@
 // Keeps a node known to the Master, on a thread of its own.
 //
 //   1. RegisterNode with the instance's grant key;
-//   2. every report interval: ReportNode with all that the node holds, and Drop what the answer names;
+//   2. every report interval: ReportNode with all that the node holds, and Drop what the answer
+//   names;
 //   3. NOT_FOUND (a Master that was restarted): at once to 1; unreachable: again after a pause that
 //      doubles from 50 ms to 2 s.
 //
@@ -24,7 +25,7 @@ namespace mooncake::node {
 
 struct NodeAgentOptions {
   std::string host_id;
-  std::string socket_path;         // empty: an embedded node
+  std::string socket_path;          // empty: an embedded node
   uint64_t report_interval_ms = 0;  // 0: what the Master says
 };
 
@@ -37,8 +38,8 @@ class NodeAgent {
 
   // UNAVAILABLE, with the Master's last answer, when the deadline passes first.
   Status WaitRegistered(env::Deadline deadline);
-  // Reports now instead of at the next interval, and returns when one whole report that began after the
-  // call was answered.
+  // Reports now instead of at the next interval, and returns when one whole report that began after
+  // the call was answered.
   Status ReportNow(env::Deadline deadline);
 
   // Ends the thread; idempotent.
@@ -58,7 +59,7 @@ class NodeAgent {
   std::condition_variable changed_;
   bool stopping_ = false;
   bool registered_ = false;
-  bool wanted_ = false;            // a report is wanted before the interval is over
+  bool wanted_ = false;  // a report is wanted before the interval is over
   uint64_t reports_begun_ = 0;
   uint64_t reports_answered_ = 0;  // the newest begun report that was answered
   uint64_t interval_ms_ = 500;

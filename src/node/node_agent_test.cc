@@ -92,10 +92,10 @@ class NodeAgentTest : public testing::Test {
     grant.set_arena_id(arena_id);
     grant.set_arena_bytes(arena_id == 0 ? 0 : 4096);
     grant.set_access(access);
-    const Sha256Digest mac = model::GrantMac(
-        node_->grant_key(), {node_->instance_id(), "t", model::ImportId(import_id),
-                             model::ArenaId(arena_id), grant.arena_bytes(),
-                             static_cast<model::Access>(access)});
+    const Sha256Digest mac =
+        model::GrantMac(node_->grant_key(), {node_->instance_id(), "t", model::ImportId(import_id),
+                                             model::ArenaId(arena_id), grant.arena_bytes(),
+                                             static_cast<model::Access>(access)});
     grant.set_mac(mac.data(), mac.size());
     return grant;
   }

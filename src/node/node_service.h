@@ -1,4 +1,5 @@
-// A Node behind its wire protocol (proto/mooncake/v1/node.proto): turns requests into calls of the Node.
+// A Node behind its wire protocol (proto/mooncake/v1/node.proto): turns requests into calls of the
+// Node.
 //
 // Never judges: a grant is the Node's to check, a peer's user the server's. Threads: any.
 #pragma once

@@ -164,9 +164,8 @@ TEST_P(NodeTest, GrantsThatAreRefused) {
   EXPECT_EQ(node->used_bytes(), 0u);
 
   ASSERT_TRUE(node->OpenArena(good).ok());
-  const Status foreign =
-      node->WriteMetadata(MakeGrant(*node, {v1::ACCESS_METADATA_WRITE, 1, 0, 0, "mallory"}),
-                          "manifest", "x");
+  const Status foreign = node->WriteMetadata(
+      MakeGrant(*node, {v1::ACCESS_METADATA_WRITE, 1, 0, 0, "mallory"}), "manifest", "x");
   EXPECT_EQ(foreign.code(), Code::kInvalidArgument);
   EXPECT_THAT(foreign.message(), HasSubstr("belongs to tenant default"));
 }

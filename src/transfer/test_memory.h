@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -27,7 +30,10 @@ inline std::string SeedLine(uint64_t seed) {
 
 inline std::vector<std::byte> RandomBytes(std::mt19937_64& random, size_t bytes) {
   std::vector<std::byte> content(bytes);
-  for (std::byte& byte : content) byte = static_cast<std::byte>(random());
+  for (size_t i = 0; i < bytes; i += sizeof(uint64_t)) {
+    const uint64_t word = random();
+    std::memcpy(content.data() + i, &word, std::min(sizeof word, bytes - i));
+  }
   return content;
 }
 
