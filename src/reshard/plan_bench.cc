@@ -23,7 +23,7 @@ namespace {
 struct Case {
   std::string name;
   std::string description;
-  std::string target;  // DESIGN.md section 9
+  std::string target;  // what docs/performance.md aims at
   int runs = 7;
   std::function<manifest::PlacementPtr()> source;
   std::function<manifest::PlacementPtr()> destination;
