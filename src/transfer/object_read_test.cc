@@ -67,15 +67,17 @@ void Want(std::mt19937_64& random, Stored* object, const RandomCut& cut, uint64_
     region.source_strides[loop] = static_cast<uint64_t>(cut.source_strides[loop]);
   }
   object->regions.push_back(region);
-  ForEachRunOracle(cut.loops, cut.counts, cut.source_strides, cut.target_strides,
-                   [&](int64_t s, int64_t t) {
-                     const uint64_t from = region.source_offset + s;
-                     for (uint64_t i = 0; i < cut.inner_bytes; ++i) {
-                       expected[cut.target_offset + t + i] = object->bytes[from + i];
-                       object->touched_blocks.insert((from + i) / kDigestBlockBytes);
-                     }
-                     object->wanted_bytes += cut.inner_bytes;
-                   });
+  ForEachRunOracle(
+      cut.loops, cut.counts, cut.source_strides, cut.target_strides, [&](int64_t s, int64_t t) {
+        const uint64_t from = region.source_offset + s;
+        const uint64_t end = from + cut.inner_bytes;
+        std::copy(object->bytes.begin() + from, object->bytes.begin() + end,
+                  expected.begin() + cut.target_offset + t);
+        for (uint64_t block = from / kDigestBlockBytes; block * kDigestBlockBytes < end; ++block) {
+          object->touched_blocks.insert(block);
+        }
+        object->wanted_bytes += cut.inner_bytes;
+      });
 }
 
 // An object of some hundred KiB and random cuts out of it.
@@ -157,6 +159,27 @@ TEST_P(ReadObjectsTest, LargeContiguousReads) {
     ASSERT_TRUE(engine_.ReadObjects(reads, Verify::kBlocks).ok());
     EXPECT_TRUE(object.targets == object.expected);
   }
+}
+
+TEST_P(ReadObjectsTest, RegionsThatMeetBlockBoundaries) {
+  std::mt19937_64 random(6);
+  Stored object;
+  Store(&object, RandomBytes(random, 4 * kDigestBlockBytes));
+  const uint64_t edge = 2 * kDigestBlockBytes;
+  // One byte on either side of an edge, beside regions that end and begin elsewhere.
+  for (const uint64_t begin : {edge - 2, edge - 1, edge, edge + 1}) {
+    for (const uint64_t bytes : {uint64_t{1}, uint64_t{2}, kDigestBlockBytes, edge - 1}) {
+      RandomCut cut;
+      cut.inner_bytes = std::min(bytes, object.bytes.size() - begin);
+      cut.target_bytes = cut.inner_bytes;
+      Want(random, &object, cut, begin);
+      cut.inner_bytes = cut.target_bytes = std::min(bytes, begin);
+      Want(random, &object, cut, begin - cut.inner_bytes);
+    }
+  }
+  const std::vector<ObjectRead> reads = {object.Read("w")};
+  ASSERT_TRUE(engine_.ReadObjects(reads, Verify::kBlocks).ok());
+  EXPECT_TRUE(object.targets == object.expected);
 }
 
 // Every single flipped byte is found exactly when its block holds a wanted byte.
