@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # install_checkout.sh ROOT BUILD_DIR: makes ROOT/.venv see this checkout as the installed package.
 # Owns: python/mooncake/_core* and python/mooncake/bin (links into BUILD_DIR, in the places where a
-# wheel has the files), mooncake_checkout.pth and the console script in .venv. Does nothing where a build has no
-# Python module (asan, tsan).
+# wheel has the files), mooncake_checkout.pth and the console script in .venv. Does nothing where a
+# build has no Python module (asan, tsan).
 set -euo pipefail
 root=$1 build=$2
 module="$(find "$build" -name '_core*.so' -not -path '*/CMakeFiles/*' -print -quit)"
