@@ -181,7 +181,7 @@ TEST(UnixSocketTest, DeadlinesBetweenAndInsideFrames) {
   EXPECT_THAT(ends.b.ReceiveFrame(Soon()).status().message(), HasSubstr("broke inside"));
 
   Ends full = MakeEnds();
-  const Status stuck = full.a.SendFrame(std::string(10'000'000, 'x'), Deadline::AfterMs(1));
+  const Status stuck = full.a.SendFrame(std::string(8'000'000, 'x'), Deadline::AfterMs(1));
   EXPECT_EQ(stuck.code(), Code::kUnavailable);
   EXPECT_THAT(full.a.SendFrame("x", Soon()).message(), HasSubstr("broke inside"));
 }
@@ -200,7 +200,7 @@ TEST(UnixSocketTest, InterruptWakesEverythingForGood) {
     EXPECT_EQ(ends.a.ReceiveFrame(Deadline::Infinite()).status().code(), Code::kCancelled);
   });
   std::thread stuck([&] {
-    const std::string large(10'000'000, 'x');
+    const std::string large(8'000'000, 'x');
     EXPECT_EQ(sending.a.SendFrame(large, Deadline::Infinite()).code(), Code::kCancelled);
   });
   EXPECT_FALSE(interrupter->interrupted());
@@ -364,6 +364,7 @@ TEST(UnixListenerTest, DeadlineAndCrowds) {
   EXPECT_EQ(listener->Accept(Deadline::AfterMs(1)).status().code(), Code::kUnavailable);
   constexpr int kClients = 16;
   std::vector<std::thread> clients;
+  clients.reserve(kClients);
   std::atomic<int> answered{0};
   for (int i = 0; i < kClients; ++i) {
     clients.emplace_back([&, i] {

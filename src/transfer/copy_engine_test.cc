@@ -183,6 +183,7 @@ TEST(CopyTest, CancelledBeforeAndDuring) {
 TEST(CopyTest, ManyConcurrentBatchesKeepApart) {
   CopyEngine engine({.threads = 2, .non_temporal_bytes_min = 1 << 18});
   std::vector<std::thread> callers;
+  callers.reserve(8);
   for (int caller = 0; caller < 8; ++caller) {
     callers.emplace_back([&engine, caller] {
       std::mt19937_64 random(caller);

@@ -332,6 +332,7 @@ TEST_P(ReadObjectsTest, CancelledAndEmpty) {
 // Case H4 on the verified path.
 TEST_P(ReadObjectsTest, ManyConcurrentReadsKeepApart) {
   std::vector<std::thread> callers;
+  callers.reserve(8);
   for (int caller = 0; caller < 8; ++caller) {
     callers.emplace_back([this, caller] {
       std::mt19937_64 random(caller);

@@ -71,8 +71,8 @@ Status ObjectReader::AddObject(const ObjectRead& read, Verify verify) {
   object.read = &read;
   object.regions.reserve(read.regions.size());
   for (size_t i = 0; i < read.regions.size(); ++i) {
-    MC_ASSIGN_OR_RETURN(Region region, MakeRegion(read, i));
-    if (region.walk.inner_bytes != 0) object.regions.push_back(std::move(region));
+    MC_ASSIGN_OR_RETURN(const Region region, MakeRegion(read, i));
+    if (region.walk.inner_bytes != 0) object.regions.push_back(region);
   }
   if (object.regions.empty()) return OkStatus();
   if (verify == Verify::kBlocks && read.digests.size() != DigestBlockCount(read.bytes)) {

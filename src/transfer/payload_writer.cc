@@ -47,7 +47,7 @@ Status PayloadWriter::AddObject(size_t index, const PayloadWrite& write) {
   Object object;
   object.target = write.target;
   for (size_t i = 0; i < write.sources.size(); ++i) {
-    MC_ASSIGN_OR_RETURN(StridedWalk walk, MakeWalk(DenseCopyOf(write.sources[i]), [&] {
+    MC_ASSIGN_OR_RETURN(const StridedWalk walk, MakeWalk(DenseCopyOf(write.sources[i]), [&] {
                           return "payload " + std::to_string(index) + ", source " +
                                  std::to_string(i);
                         }));
@@ -57,7 +57,7 @@ Status PayloadWriter::AddObject(size_t index, const PayloadWrite& write) {
       return InvalidArgument("payload " + std::to_string(index) + " reaches beyond 2^64 bytes");
     }
     object.begins.push_back(end);
-    object.sources.push_back(std::move(walk));
+    object.sources.push_back(walk);
   }
   const uint64_t blocks = DigestBlockCount(object.bytes());
   block_begins_.push_back(block_begins_.back() + blocks);
