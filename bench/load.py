@@ -67,7 +67,7 @@ def strided(store, options, source, targets) -> list[dict]:
     """The same model cut by columns for rank 0 of TP2: each row of a tensor is a run of 8 KiB."""
     identity = WeightIdentity("bench", "load", "r", 1)
     infos = {name: TensorInfo(tuple(t.shape), "int32", 4) for name, t in source.items()}
-    layout = ParallelLayout(tp=2, rules=(TensorRule(".*", 1),))
+    layout = ParallelLayout(tp=2, rules=(TensorRule(".*", 1),), layer_pattern="(?!)")
     placement = layout_placement(infos, layout, identity)
     halves = {name: t.view(-1)[: t.numel() // 2].view(4096, 2048) for name, t in targets.items()}
     binding = bind_tensors(placement, "dp0-pp0-tp0", halves)
