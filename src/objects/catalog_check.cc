@@ -51,6 +51,55 @@ Status CheckNode(const Node& node, const Sums& sums) {
   return OkStatus();
 }
 
+// Payloads by arena, as the index into the group's arenas.
+using PayloadCounts = std::map<uint32_t, uint32_t>;
+
+// The table's sums, and that no two extents overlap.
+Result<PayloadCounts> CheckPayloads(const Group& group) {
+  const std::string name = Text(group.import_id);
+  PayloadCounts counts;
+  std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> extents;  // arena, begin, end
+  uint64_t bytes = 0;
+  for (uint32_t number = 0; number < group.payloads.row_count(); ++number) {
+    const PayloadTable::Row& row = group.payloads.row(number);
+    if (row.arena == PayloadTable::kRemoved) continue;
+    if (row.arena >= group.arenas.size()) return Internal(name + " has a payload nowhere");
+    counts[row.arena] += 1;
+    bytes += row.bytes;
+    extents.emplace_back(row.arena, row.offset, row.offset + row.bytes);
+  }
+  if (bytes != group.payloads.payload_bytes()) {
+    return Differs(name + " payload bytes", group.payloads.payload_bytes(), bytes);
+  }
+  if (extents.size() != group.payloads.payload_count()) {
+    return Differs(name + " payloads", group.payloads.payload_count(), extents.size());
+  }
+  std::sort(extents.begin(), extents.end());
+  for (size_t i = 1; i < extents.size(); ++i) {
+    const auto& [arena, begin, end] = extents[i];
+    if (arena == std::get<0>(extents[i - 1]) && begin < std::get<2>(extents[i - 1])) {
+      return Internal("payloads of " + name + " overlap in " + Text(group.arenas[arena]));
+    }
+  }
+  return counts;
+}
+
+Status CheckArena(const Arena& arena, const Group& group, uint32_t payload_count) {
+  const std::string name = Text(arena.arena_id);
+  if (arena.import_id != group.import_id) return Internal(name + " is of another import");
+  if (arena.payload_count != payload_count) {
+    return Differs(name + " payloads", arena.payload_count, payload_count);
+  }
+  if (payload_count > 0 && arena.state == ArenaState::kReleasing) {
+    return Internal("payloads lie in given-up " + name);
+  }
+  if (arena.filled_bytes > arena.bytes) return Internal(name + " is overfull");
+  if (group.removed && arena.state != ArenaState::kReleasing) {
+    return Internal(name + " of a removed group is " + std::string(Name(arena.state)));
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Status Catalog::CheckInvariants() const {
@@ -99,52 +148,18 @@ Status Catalog::CheckInvariants() const {
 Status Catalog::CheckGroups() const {
   size_t arenas_seen = 0;
   for (const auto& [id, group] : groups_) {
-    std::map<ArenaId, uint32_t> payloads_in;
-    std::vector<std::tuple<ArenaId, uint64_t, uint64_t>> extents;  // arena, begin, end
-    uint64_t bytes = 0;
-    for (uint32_t number = 0; number < group.payloads.row_count(); ++number) {
-      const PayloadTable::Row& row = group.payloads.row(number);
-      if (row.arena == PayloadTable::kRemoved) continue;
-      if (row.arena >= group.arenas.size()) return Internal(Text(id) + " has a payload nowhere");
-      const ArenaId arena = group.arenas[row.arena];
-      payloads_in[arena] += 1;
-      bytes += row.bytes;
-      extents.emplace_back(arena, row.offset, row.offset + row.bytes);
-    }
-    if (bytes != group.payloads.payload_bytes()) {
-      return Differs(Text(id) + " payload bytes", group.payloads.payload_bytes(), bytes);
-    }
-    if (extents.size() != group.payloads.payload_count()) {
-      return Differs(Text(id) + " payloads", group.payloads.payload_count(), extents.size());
-    }
-    std::sort(extents.begin(), extents.end());
-    for (size_t i = 1; i < extents.size(); ++i) {
-      const auto& [arena, begin, end] = extents[i];
-      if (arena == std::get<0>(extents[i - 1]) && begin < std::get<2>(extents[i - 1])) {
-        return Internal("payloads of " + Text(id) + " overlap in " + Text(arena));
-      }
-    }
+    if (id != group.import_id) return Internal(Text(id) + " is recorded under a wrong id");
+    MC_ASSIGN_OR_RETURN(const PayloadCounts payloads_in, CheckPayloads(group));
     uint32_t left = 0;
-    for (const ArenaId arena_id : group.arenas) {
-      const Arena* arena = FindArena(arena_id);
-      if (arena == nullptr) continue;
-      ++left;
-      if (arena->import_id != id) return Internal(Text(arena_id) + " is of another import");
-      if (arena->payload_count != payloads_in[arena_id]) {
-        return Differs(Text(arena_id) + " payloads", arena->payload_count, payloads_in[arena_id]);
-      }
-      if (arena->filled_bytes > arena->bytes) return Internal(Text(arena_id) + " is overfull");
-      if (group.removed && arena->state != ArenaState::kReleasing) {
-        return Internal(Text(arena_id) + " of a removed group is " +
-                        std::string(Name(arena->state)));
-      }
-    }
-    for (const auto& [arena_id, count] : payloads_in) {
-      const Arena* arena = FindArena(arena_id);
-      if (arena == nullptr && count > 0)
-        return Internal("payloads lie in vanished " + Text(arena_id));
-      if (arena != nullptr && count > 0 && arena->state == ArenaState::kReleasing) {
-        return Internal("payloads lie in given-up " + Text(arena_id));
+    for (size_t i = 0; i < group.arenas.size(); ++i) {
+      const auto counted = payloads_in.find(static_cast<uint32_t>(i));
+      const uint32_t count = counted == payloads_in.end() ? 0 : counted->second;
+      const Arena* arena = FindArena(group.arenas[i]);
+      if (arena != nullptr) {
+        ++left;
+        MC_RETURN_IF_ERROR(CheckArena(*arena, group, count));
+      } else if (count > 0) {
+        return Internal("payloads lie in vanished " + Text(group.arenas[i]));
       }
     }
     if (left != group.arenas_left) return Differs(Text(id) + " arenas", group.arenas_left, left);
