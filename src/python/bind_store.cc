@@ -278,8 +278,14 @@ nb::tuple Load(PyStoreClient& store, const IdentityTuple& identity, nb::handle p
   options.threads = threads;
   options.progress = [&progress](const client::LoadProgress& at) {
     nb::gil_scoped_acquire acquire;
-    if (PyErr_CheckSignals() != 0) return false;
-    return nb::cast<bool>(progress(at.bytes_done, at.bytes_total));
+    // Called again before the load has stopped: no Python may run on a pending exception.
+    if (PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0) return false;
+    try {
+      return nb::cast<bool>(progress(at.bytes_done, at.bytes_total));
+    } catch (nb::python_error& error) {
+      error.restore();  // of a signal on the way into the callback; the core knows no exceptions
+      return false;
+    }
   };
   StoreClient& client = store.client();
   const client::LoadReport report =

@@ -34,12 +34,17 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if getattr(arguments, "needs_store", False) and not arguments.store:
         parser.error("which store? give --store URI or set MOONCAKE_STORE")
     try:
-        return arguments.run(arguments) or 0
+        status = arguments.run(arguments) or 0
+        if sys.stdout is not None:  # closed by the caller
+            sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # The reader has seen enough; what is buffered still has to go somewhere at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (WeightStoreError, ValueError, OSError) as error:
         print(f"mooncake: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:
-        return 0
     except KeyboardInterrupt:
         print("mooncake: interrupted", file=sys.stderr)
         return 130

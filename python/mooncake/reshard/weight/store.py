@@ -6,8 +6,11 @@ it. Semantics are the management RFC's; bytes move in C++ with the GIL released.
 
 from __future__ import annotations
 
+import ctypes
 import logging
+import os
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Optional
@@ -38,6 +41,46 @@ __all__ = ["WeightStore", "WeightWriter"]
 logger = logging.getLogger("mooncake.weight")
 
 ProgressCallback = Callable[[WeightProgress], Any]
+
+
+_THREADS_MAX = 1024
+
+# What this process has open: a forked child has to keep its hands off it.
+_open_cores: weakref.WeakSet[WeightStore | WeightWriter] = weakref.WeakSet()
+
+
+class _ParentsCore:
+    """Takes the core's place in a forked child, where the parent's threads and channels are not."""
+
+    def __init__(self, parent_pid: int) -> None:
+        self._parent_pid = parent_pid
+
+    def close(self) -> None:
+        """Nothing here is the child's to close."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise error_for(
+            "UNAVAILABLE",
+            f"this WeightStore was opened by process {self._parent_pid}, before the fork: "
+            f"process {os.getpid()} needs its own",
+        )
+
+
+def _leave_cores_to_the_parent() -> None:
+    """In a forked child: destroying a core would join threads that only the parent has, for ever,
+    and end the parent's publish. So the child never destroys them."""
+    for holder in list(_open_cores):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(holder._core))
+        holder._core = _ParentsCore(os.getppid())
+    _open_cores.clear()
+
+
+os.register_at_fork(after_in_child=_leave_cores_to_the_parent)
+
+
+def _check_threads(threads: int) -> None:
+    if type(threads) is not int or not 0 <= threads <= _THREADS_MAX:
+        raise WeightInvalidArgumentError(f"threads must be 0 .. {_THREADS_MAX}, got {threads!r}")
 
 
 class store_errors:
@@ -119,6 +162,7 @@ class WeightStore:
         retry_ms: int = 15_000,
         capacity_bytes: int = 0,
     ) -> None:
+        _check_threads(threads)
         with store_errors():
             self._core = _core.StoreClient(
                 target,
@@ -130,6 +174,7 @@ class WeightStore:
                 capacity_bytes=capacity_bytes,
             )
         self._target = target
+        _open_cores.add(self)
 
     def __repr__(self) -> str:
         return f"WeightStore({self._target!r})"
@@ -206,6 +251,7 @@ class WeightStore:
         if isinstance(target_bindings, WeightRuntimeBindingManifest):
             target_bindings = (target_bindings,)
         bindings = tuple(target_bindings)
+        _check_threads(threads)
         if not isinstance(target_placement, WeightPlacementManifest):
             raise WeightInvalidArgumentError(
                 "target_placement must be a WeightPlacementManifest, "
@@ -357,7 +403,8 @@ class WeightWriter:
         progress: Optional[ProgressCallback],
         started: float,
     ) -> None:
-        self._importer = importer
+        self._core = importer
+        _open_cores.add(self)
         self._identity = identity
         self._placement = placement
         self._timeout = timeout
@@ -397,12 +444,12 @@ class WeightWriter:
     @property
     def already_published(self) -> bool:
         """The revision is READY already; this publish only checks that the bytes are the same."""
-        return self._importer.already_published()
+        return self._core.already_published()
 
     @property
     def policy_note(self) -> str:
         """How the storage policy was resolved; "" when there is nothing to say."""
-        return self._importer.policy_note()
+        return self._core.policy_note()
 
     @property
     def metadata(self) -> WeightRevisionMetadata:
@@ -460,7 +507,7 @@ class WeightWriter:
                 strides = memory.strides_bytes
                 address += sum(o * s for o, s in zip(fragment.global_offset, strides, strict=True))
             with store_errors():
-                self._importer.put_fragment(
+                self._core.put_fragment(
                     participant,
                     fragment.placement_fragment_id,
                     address,
@@ -477,14 +524,14 @@ class WeightWriter:
         if kind is not None:
             try:
                 with store_errors():
-                    self._importer.abort(f"{kind.__name__}: {error}")
+                    self._core.abort(f"{kind.__name__}: {error}")
             except WeightStoreError as abort_error:
                 # The publisher's own exception matters more; the import's lease ends it anyway.
                 logger.warning("abort of %s failed: %s", self._identity, abort_error)
             return
         self._report("commit")
         with store_errors():
-            report = self._importer.finish(self._timeout)
+            report = self._core.finish(self._timeout)
         self._metadata = _metadata(report.pop("metadata"))
         if self._progress is not None:
             self._progress(
