@@ -87,9 +87,9 @@ Result<std::vector<Event>> DecideRemove(const Catalog& catalog, const RemoveWeig
   const Revision* revision = catalog.Find(command.identity);
   const bool has_lease = revision != nullptr && !revision->leases.empty();
   const auto& row = LookUp(StateOf(revision), RevisionTrigger::kRemove, {.has_lease = has_lease});
+  if (revision == nullptr) return Refusal(row, Describe(command.identity));
   // A stale caller learns that before it learns who reads: it must look again anyway.
-  if (revision != nullptr && IsDiscoverable(revision->availability) &&
-      command.expected_metadata_generation &&
+  if (IsDiscoverable(revision->availability) && command.expected_metadata_generation &&
       *command.expected_metadata_generation != revision->metadata_generation) {
     return StaleGeneration(Describe(command.identity) + ": expected metadata_generation " +
                            std::to_string(command.expected_metadata_generation->value) +
