@@ -67,12 +67,10 @@ Result<LoadReport> Loader::Run(const model::WeightIdentity& identity,
   const std::stop_callback on_cancel(options_.cancel, [this] { cancelled_ = true; });
   Status status = Prepare(identity, targets);
   if (status.ok()) {
-    Stopwatch copy;
     status = WithProgress([this] {
       MC_RETURN_IF_ERROR(CopyAll());
       return CompareAliases();
     });
-    report_.seconds_copy = copy.Seconds();
   }
   if (status.ok()) status = session_->Step(load_step::kCopied);
   if (status.ok()) status = reader_->CheckLease();
@@ -196,11 +194,13 @@ Status Loader::CopyGroup(const std::vector<ArenaWork>& group) {
   }
   report_.seconds_map += watch.Seconds();
   writing_ = true;
-  return engine_.ReadObjects(reads,
-                             options_.verify ? transfer::Verify::kBlocks : transfer::Verify::kOff,
-                             {.cancelled = &cancelled_,
-                              .progress_bytes = &bytes_done_,
-                              .verified_bytes = &bytes_verified_});
+  Status status = engine_.ReadObjects(
+      reads, options_.verify ? transfer::Verify::kBlocks : transfer::Verify::kOff,
+      {.cancelled = &cancelled_,
+       .progress_bytes = &bytes_done_,
+       .verified_bytes = &bytes_verified_});
+  report_.seconds_copy += watch.Seconds();
+  return status;
 }
 
 Result<env::Mapping> Loader::MapArena(const ArenaWork& arena) {

@@ -160,8 +160,8 @@ struct LoadReport {
   bool plan_reused = false;
   double seconds_resolve = 0;  // lease, metadata, manifest
   double seconds_plan = 0;
-  double seconds_map = 0;  // locations, digests, arenas
-  double seconds_copy = 0;
+  double seconds_map = 0;   // locations, digests, arenas
+  double seconds_copy = 0;  // of the copy engine alone
   double seconds_total = 0;
 };
 
