@@ -23,8 +23,9 @@ std::string DegradedReason(const Revision* revision) {
 
 std::string Holders(const Catalog& catalog, const Revision& revision) {
   const Lease& oldest = *catalog.FindLease(*revision.leases.begin());
-  return std::to_string(revision.leases.size()) + " active leases, the oldest is lease " +
-         std::to_string(oldest.lease_id.value) + " of " +
+  const size_t count = revision.leases.size();
+  return std::to_string(count) + (count == 1 ? " active lease" : " active leases") +
+         ", the oldest is lease " + std::to_string(oldest.lease_id.value) + " of " +
          (oldest.holder.empty() ? "an unnamed holder" : oldest.holder);
 }
 
