@@ -158,8 +158,11 @@ Status ImportSession::Join(const ImportRequest& request) {
   Result<v1::BeginImportReply> begun = CallBegin(request, /*with_list=*/false);
   if (begun.status().code() == Code::kNotFound) begun = CallBegin(request, /*with_list=*/true);
   const env::Deadline deadline = env::Deadline::AfterMs(session_->options.retry_ms);
-  while (begun.status().code() == Code::kExhausted && SpaceIsReturning() && !deadline.Expired()) {
-    PauseMs(kReturningPauseMs, {});
+  for (bool returning = true;
+       returning && begun.status().code() == Code::kExhausted && !deadline.Expired();) {
+    // Asked once more when nothing is returning: it may have come between the refusal and the look.
+    returning = SpaceIsReturning();
+    if (returning) PauseMs(kReturningPauseMs, {});
     begun = CallBegin(request, /*with_list=*/true);
   }
   if (!begun.ok()) return begun.status();

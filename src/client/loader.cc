@@ -71,6 +71,11 @@ Result<LoadReport> Loader::Run(const model::WeightIdentity& identity,
       MC_RETURN_IF_ERROR(CopyAll());
       return CompareAliases();
     });
+    // Memory freed under a dead lease reads as damage: then the lease is the reason.
+    if (!status.ok() && status.code() != Code::kCancelled) {
+      const Status lease = reader_->CheckLease();
+      if (lease.code() == Code::kLeaseExpired) status = lease;
+    }
   }
   if (status.ok()) status = session_->Step(load_step::kCopied);
   if (status.ok()) status = reader_->CheckLease();

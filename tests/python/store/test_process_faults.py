@@ -13,7 +13,8 @@ from models import LAYOUTS, load_and_check, publish, transformer
 from mooncake import _core
 from mooncake.reshard.weight import WeightStore
 from mooncake.reshard.weight import store as store_module
-from mooncake.reshard.weight.errors import WeightInvalidArgumentError
+from mooncake.reshard.weight.errors import WeightBusyError, WeightInvalidArgumentError
+from test_crashes import space, wait_until
 
 
 def in_forked_child(work, seconds=60.0):
@@ -126,6 +127,66 @@ def test_a_signal_in_a_load_is_the_exception_that_comes_out(target, identity, mo
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+_SLEEPER = """
+import os, signal, sys
+from models import LAYOUTS, load_and_check, transformer
+from mooncake import _core
+from mooncake.reshard.weight import WeightIdentity, WeightStore
+from mooncake.reshard.weight import store as store_module
+from mooncake.reshard.weight.errors import WeightLeaseExpiredError
+
+def stop(step):
+    if step == "load.located":
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+class Core:
+    StoreError = _core.StoreError
+
+    @staticmethod
+    def StoreClient(*arguments, **options):
+        return _core.StoreClient(*arguments, step_observer=stop, **options)
+
+store_module._core = Core
+identity = WeightIdentity("tests", "model", sys.argv[2], 1)
+with WeightStore(sys.argv[1], lease_ttl_ms=200) as store:
+    try:
+        load_and_check(store, transformer(), LAYOUTS["tp1"], identity)
+    except WeightLeaseExpiredError as error:
+        print("expired:", error)
+"""
+
+
+def test_a_reader_that_slept_past_its_lease_is_told_so(cluster, identity):
+    model = transformer()
+    with WeightStore(cluster.target) as store:
+        publish(store, model, LAYOUTS["tp1"], identity)
+        reader = subprocess.Popen(
+            [sys.executable, "-c", _SLEEPER, cluster.target, identity.revision],
+            cwd=os.path.dirname(__file__),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            _, status = os.waitpid(reader.pid, os.WUNTRACED)
+            assert os.WIFSTOPPED(status), status
+
+            def removed():
+                try:
+                    return store.weight_remove(identity)
+                except WeightBusyError:
+                    return None
+
+            wait_until(removed)
+            wait_until(lambda: space(cluster.target)[1] == 0)  # its memory is gone
+            os.kill(reader.pid, signal.SIGCONT)
+            output, _ = reader.communicate(timeout=60)
+            assert output.startswith("expired: LEASE_EXPIRED"), output
+            assert "lease" in output and reader.returncode == 0
+        finally:
+            reader.kill()
 
 
 def test_a_reader_that_hangs_up_ends_the_command_quietly(cluster):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import threading
+import time
 
 import numpy
 import pytest
@@ -312,6 +314,19 @@ def test_a_full_store_refuses_and_is_unchanged(tmp_path, identity):
         load_and_check(store, model, LAYOUTS["tp2-pp2"], identity)
         store.weight_remove(identity)
         publish(store, model, LAYOUTS["tp1"], WeightIdentity("tests", "model", "again", 1))
+
+
+def test_what_a_removal_frees_is_there_for_the_next_publish(tmp_path):
+    chance = random.Random(20261130)
+    tensors = {"w": torch.arange(700_000, dtype=torch.int32)}
+    with WeightStore(f"file://{tmp_path / 'small'}", capacity_bytes=4 << 20) as store:
+        for number in range(15):
+            identity = WeightIdentity("tests", "turns", f"r{number}", 1)
+            adapter = StateDictAdapter(identity)
+            with store.weight_put(tensors, adapter) as writer:
+                writer.weight_put_tensor("w", tensors["w"])
+            store.weight_remove(identity)
+            time.sleep(chance.random() * 0.5)  # anywhere between two reports of the node
 
 
 def test_policies(store, identity):
