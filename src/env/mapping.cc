@@ -1,6 +1,7 @@
 #include "env/mapping.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <limits>
@@ -10,6 +11,34 @@
 
 namespace mooncake::env {
 namespace {
+
+// Where the kernel maps memory by its huge pages, if it has any there.
+constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
+
+// mmap of a shared file at an address from which its huge pages can be mapped whole: the kernel
+// chooses such addresses only where its own settings favour huge pages.
+void* MapAligned(int fd, uint64_t offset, uint64_t bytes, int protection, int flags) {
+  const uint64_t reserved = bytes + kHugePageBytes;
+  void* reservation =
+      ::mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reservation == MAP_FAILED) return MAP_FAILED;
+  auto* begin = static_cast<std::byte*>(reservation);
+  const uint64_t lead =
+      (offset - reinterpret_cast<uint64_t>(begin)) % kHugePageBytes;  // wraps by a multiple
+  void* address =
+      ::mmap(begin + lead, bytes, protection, flags | MAP_FIXED, fd, static_cast<off_t>(offset));
+  if (address == MAP_FAILED) {
+    const int error = errno;
+    ::munmap(reservation, reserved);
+    errno = error;
+    return MAP_FAILED;
+  }
+  const long page = ::sysconf(_SC_PAGESIZE);
+  const uint64_t end = (lead + bytes + page - 1) / page * page;
+  if (lead > 0) ::munmap(begin, lead);
+  if (end < reserved) ::munmap(begin + end, reserved - end);
+  return address;
+}
 
 Result<std::byte*> MapMemory(int fd, uint64_t offset, uint64_t bytes, int protection, int flags,
                              MapOptions options) {
@@ -21,7 +50,9 @@ Result<std::byte*> MapMemory(int fd, uint64_t offset, uint64_t bytes, int protec
   }
   // Populating comes after the advice, or the pages would be small already.
   if (options.populate && !options.huge_pages) flags |= MAP_POPULATE;
-  void* address = ::mmap(nullptr, bytes, protection, flags, fd, static_cast<off_t>(offset));
+  void* address = fd >= 0 && bytes >= kHugePageBytes
+                      ? MapAligned(fd, offset, bytes, protection, flags)
+                      : ::mmap(nullptr, bytes, protection, flags, fd, static_cast<off_t>(offset));
   if (address == MAP_FAILED) return ErrnoStatus(errno, attempted);
   if (options.huge_pages) {
     // A hint: refusal changes speed, not meaning.

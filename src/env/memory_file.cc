@@ -35,6 +35,32 @@ Status AllocateAll(int fd, uint64_t bytes, const std::string& what) {
   return OkStatus();
 }
 
+// Makes huge pages of the anonymous file's memory, as far as the kernel has them to give; whatever
+// it refuses stays unallocated. MADV_COLLAPSE (Linux 6.1) does so whatever the system's settings
+// for shared memory are, costs no more than allocating the same memory page by page, and makes
+// every later mapping a few hundred times cheaper.
+void CollapseToHugePages(int fd, uint64_t bytes) {
+#ifdef MADV_COLLAPSE
+  constexpr int kCollapse = MADV_COLLAPSE;
+#else
+  constexpr int kCollapse = 25;
+#endif
+  constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
+  const uint64_t whole = bytes / kHugePageBytes * kHugePageBytes;
+  if (whole == 0) return;
+  const Result<Mapping> mapping = Mapping::Map(fd, 0, whole, MapAccess::kReadWrite);
+  if (!mapping.ok()) return;
+  for (uint64_t begin = 0; begin < whole; begin += kAllocateStepBytes) {
+    const uint64_t end = std::min(begin + kAllocateStepBytes, whole);
+    for (uint64_t page = begin; page < end; page += kHugePageBytes) {
+      // A range without any page is not collapsed. Allocated, not touched: running out of memory is
+      // an error here and a signal there.
+      if (::posix_fallocate(fd, static_cast<off_t>(page), 1) != 0) return;
+    }
+    if (::madvise(mapping->data() + begin, end - begin, kCollapse) != 0) return;
+  }
+}
+
 Result<uint64_t> SizeOf(int fd, const std::string& what) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return ErrnoStatus(errno, "stat " + what);
@@ -48,6 +74,10 @@ Result<MemoryFile> MemoryFile::CreateAnonymous(const std::string& name, uint64_t
   const std::string what = "the memory file " + name;
   UniqueFd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return ErrnoStatus(errno, "create " + what);
+  if (bytes <= static_cast<uint64_t>(std::numeric_limits<off_t>::max()) &&
+      ::ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0) {
+    CollapseToHugePages(fd.get(), bytes);
+  }
   MC_RETURN_IF_ERROR(AllocateAll(fd.get(), bytes, what));
   if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0) {
     return ErrnoStatus(errno, "seal the size of " + what);

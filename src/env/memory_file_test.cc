@@ -55,6 +55,27 @@ TEST(MappingTest, EmptyAndImpossible) {
             Code::kInvalidArgument);
 }
 
+// Whether a mapping got huge pages is the kernel's to say; that it could is ours.
+TEST(MappingTest, LargeFilesAreMappedWhereHugePagesFit) {
+  constexpr uint64_t kHuge = uint64_t{2} << 20;
+  const auto file = MemoryFile::CreateAnonymous("arena", 3 * kHuge + 12345);
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  EXPECT_GE(AllocatedBytes(file->fd()), 3 * kHuge + 12345);
+  for (const bool populate : {false, true}) {
+    const auto whole = file->Map(MapAccess::kReadWrite, {.populate = populate});
+    ASSERT_TRUE(whole.ok()) << whole.status().ToString();
+    EXPECT_EQ(reinterpret_cast<uint64_t>(whole->data()) % kHuge, 0u);
+    EXPECT_EQ(whole->size(), 3 * kHuge + 12345);
+    for (const std::byte byte : whole->bytes())
+      ASSERT_EQ(byte, populate ? std::byte{9} : std::byte{0});
+    Fill(*whole, 9);
+    const auto part = Mapping::Map(file->fd(), 4096, 2 * kHuge + 1, MapAccess::kReadOnly);
+    ASSERT_TRUE(part.ok());
+    EXPECT_EQ(reinterpret_cast<uint64_t>(part->data()) % kHuge, 4096u);
+    EXPECT_EQ(part->data()[2 * kHuge], std::byte{9});
+  }
+}
+
 TEST(MemoryFileTest, AllMappingsShareTheBytes) {
   const auto file = MemoryFile::CreateAnonymous("arena", 1'000'003);
   ASSERT_TRUE(file.ok()) << file.status().ToString();
