@@ -47,6 +47,7 @@ _THREADS_MAX = 1024
 
 # What this process has open: a forked child has to keep its hands off it.
 _open_cores: weakref.WeakSet[WeightStore | WeightWriter] = weakref.WeakSet()
+_own_pid = os.getpid()
 
 
 class _ParentsCore:
@@ -69,9 +70,12 @@ class _ParentsCore:
 def _leave_cores_to_the_parent() -> None:
     """In a forked child: destroying a core would join threads that only the parent has, for ever,
     and end the parent's publish. So the child never destroys them."""
+    global _own_pid
+    # Not getppid(): the parent may have ended by now.
+    parent_pid, _own_pid = _own_pid, os.getpid()
     for holder in list(_open_cores):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(holder._core))
-        holder._core = _ParentsCore(os.getppid())
+        holder._core = _ParentsCore(parent_pid)
     _open_cores.clear()
 
 
