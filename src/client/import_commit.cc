@@ -36,6 +36,10 @@ bool AllReceived(const v1::GetImportReply& import) {
                      });
 }
 
+Status AbortOutcome(const v1::GetImportReply& import) {
+  return Cancelled("the import was aborted: " + import.abort_reason());
+}
+
 std::string NamesOfMissing(const v1::GetImportReply& import) {
   std::string names;
   for (const v1::ParticipantProgress& progress : import.participants()) {
@@ -47,7 +51,17 @@ std::string NamesOfMissing(const v1::GetImportReply& import) {
 
 }  // namespace
 
+// An abort may come at any step here. The step that meets it says NOT_FOUND, a later look says why:
+// every writer is to hear the same outcome, whichever it met first.
 Result<model::RevisionMetadata> ImportCommit::Run() {
+  Result<model::RevisionMetadata> metadata = SubmitAndWait();
+  if (metadata.status().code() != Code::kNotFound) return metadata;
+  const Result<v1::GetImportReply> import = Look();
+  if (import.ok() && import->state() == v1::IMPORT_STATE_ABORTED) return AbortOutcome(*import);
+  return metadata;
+}
+
+Result<model::RevisionMetadata> ImportCommit::SubmitAndWait() {
   if (!import_.already_published_) {
     MC_ASSIGN_OR_RETURN(const v1::GetImportReply import, Look());
     if (import.state() == v1::IMPORT_STATE_OPEN) MC_RETURN_IF_ERROR(SubmitOwn(import));
@@ -127,9 +141,7 @@ Result<model::RevisionMetadata> ImportCommit::WaitUntilOver() {
   while (true) {
     MC_ASSIGN_OR_RETURN(const v1::GetImportReply import, Look());
     if (import.state() == v1::IMPORT_STATE_COMMITTED) return rpc::FromProto(import.metadata());
-    if (import.state() == v1::IMPORT_STATE_ABORTED) {
-      return Cancelled("the import was aborted: " + import.abort_reason());
-    }
+    if (import.state() == v1::IMPORT_STATE_ABORTED) return AbortOutcome(import);
     if (import_.claimed_any_ && AllReceived(import)) {
       // Before anything becomes READY: a set that is partly ours and partly a different publisher's
       // must not.

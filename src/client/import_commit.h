@@ -20,6 +20,7 @@ class ImportCommit {
   Result<model::RevisionMetadata> Run();
 
  private:
+  Result<model::RevisionMetadata> SubmitAndWait();
   Result<v1::GetImportReply> Look();
   Status SubmitOwn(const v1::GetImportReply& import);
   Status SubmitOne(const v1::GetImportReply& import, const ParticipantWriter& writer);

@@ -270,6 +270,30 @@ TEST(ImportFaultTest, OneWriterThatAbortsEndsItForAll) {
   EXPECT_FALSE(*a->Exists(identity));
 }
 
+// The same outcome for a writer that has yet to hand in its receipt when the abort comes.
+TEST(ImportFaultTest, AWriterThatFinishesAfterAnAbortHearsItsReason) {
+  TestCluster cluster;
+  const model::WeightIdentity identity = TestIdentity();
+  const manifest::PlacementPtr source = MakeLayout(identity, kLayout);
+  const auto a = cluster.NewClient();
+  auto failing = a->BeginImport({identity, source, {"d0p0t0"}, {}});
+  client::StoreClientOptions options;
+  options.step_observer = [&](std::string_view step) {
+    // Between writing its digests and handing in the receipt.
+    if (step == client::import_step::kDigestsWritten) {
+      EXPECT_TRUE((*failing)->Abort("ValueError in rank 0").ok());
+    }
+    return OkStatus();
+  };
+  const auto late = cluster.NewClient(options);
+  auto finishing = late->BeginImport({identity, source, {"d0p0t1"}, {}});
+  ASSERT_TRUE(failing.ok() && finishing.ok());
+  ASSERT_TRUE(PutAll(**finishing, *source, {"d0p0t1"}).ok());
+  const Status status = (*finishing)->Finish().status();
+  EXPECT_EQ(status.code(), Code::kCancelled) << status.ToString();
+  EXPECT_THAT(status.message(), HasSubstr("ValueError in rank 0"));
+}
+
 TEST(ImportFaultTest, WaitingForOthersHasADeadlineAndCanBeCancelled) {
   TestCluster cluster;
   const auto client = cluster.NewClient();
