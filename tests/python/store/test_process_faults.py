@@ -27,16 +27,21 @@ def in_forked_child(work, seconds=60.0):
             print(f"child: {error!r}", file=sys.stderr, flush=True)
             os._exit(9)
         sys.exit(0)  # an exception: unwinds and collects what the parent had open
-    deadline = time.monotonic() + seconds
-    while True:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return status
-        if time.monotonic() > deadline:
+    ended = []
+
+    def has_ended():
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            ended.append(status)
+        return pid
+
+    try:
+        wait_until(has_ended, seconds)
+    finally:
+        if not ended:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            pytest.fail(f"the forked child still runs after {seconds} s")
-        time.sleep(0.02)  # a poll with a deadline
+    return ended[0]
 
 
 _FORKING = """
@@ -97,12 +102,14 @@ class Ring(BaseException):
 
 def test_a_signal_in_a_load_is_the_exception_that_comes_out(target, identity, monkeypatch):
     model = transformer()
+    rung = []
 
     def slow(step):
         if step == "load.group_copied":
+            rung.clear()
             signal.setitimer(signal.ITIMER_REAL, 0.01)
-            # The load asks for signals several times before this ends, and has then copied all.
-            time.sleep(0.5)
+            # The load looks for signals every 100 ms: it meets this one, and looks again after it.
+            wait_until(lambda: rung and time.monotonic() > rung[0] + 0.35)
 
     class Core:
         StoreError = _core.StoreError
@@ -114,6 +121,7 @@ def test_a_signal_in_a_load_is_the_exception_that_comes_out(target, identity, mo
     monkeypatch.setattr(store_module, "_core", Core)
 
     def ring(*_):
+        rung.append(time.monotonic())
         raise Ring
 
     before = signal.signal(signal.SIGALRM, ring)

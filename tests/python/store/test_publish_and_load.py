@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 
 import numpy
 import pytest
@@ -326,7 +325,8 @@ def test_what_a_removal_frees_is_there_for_the_next_publish(tmp_path):
             with store.weight_put(tensors, adapter) as writer:
                 writer.weight_put_tensor("w", tensors["w"])
             store.weight_remove(identity)
-            time.sleep(chance.random() * 0.5)  # anywhere between two reports of the node
+            for _ in range(chance.randrange(300)):  # to anywhere between two reports of the node
+                assert not store.weight_is_exist(identity)
 
 
 def test_policies(store, identity):
