@@ -80,14 +80,15 @@ inline std::string WhatIsWrong(const LogicalPlan& plan) {
               : CutFragment(plan.source_tensors(),
                             plan.source_placement_fragments()[operation.source]);
     }
+    const Bytes& from = source->second;
     Bytes& target = targets[operation.target];
     std::string fault;
     geometry::ForEachSegment(plan.region(i), [&](uint64_t s, uint64_t t, uint64_t n) {
-      if (s + n > source->second.size() || t + n > target.size()) {
+      if (s + n > from.size() || t + n > target.size()) {
         fault = "operation " + std::to_string(i) + " leaves its fragments";
         return;
       }
-      std::memcpy(target.data() + t, source->second.data() + s, n);
+      std::memcpy(target.data() + t, from.data() + s, n);
       for (uint64_t b = 0; b < n; ++b) ++writes[operation.target][t + b];
     });
     if (!fault.empty()) return fault;
