@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t kAbortRetryMs = 2'000;
 constexpr size_t kNamesInMessage = 8;
 constexpr int64_t kReturningPauseMs = 50;
+constexpr int64_t kSignOfLifePauseMs = 50;
 
 Status CheckIdentity(const model::WeightIdentity& identity, const manifest::Placement& placement) {
   MC_RETURN_IF_ERROR(model::ValidateIdentity(identity));
@@ -155,6 +156,17 @@ Status ImportSession::Join(const ImportRequest& request) {
         session_->master, HexOf(env::SystemRandom::Instance().RandomBytes(16)));
     calls_ = own_calls_.get();
   }
+  Result<v1::BeginImportReply> begun = BeginOrJoin(request);
+  while (begun.ok() && IsLeftToOthers(*begun)) {
+    MC_ASSIGN_OR_RETURN(const bool alive, AwaitSignOfLife(begun->import_id(), request));
+    if (alive) break;
+    begun = BeginOrJoin(request);
+  }
+  if (!begun.ok()) return begun.status();
+  return TakePart(*begun);
+}
+
+Result<v1::BeginImportReply> ImportSession::BeginOrJoin(const ImportRequest& request) {
   Result<v1::BeginImportReply> begun = CallBegin(request, /*with_list=*/false);
   if (begun.status().code() == Code::kNotFound) begun = CallBegin(request, /*with_list=*/true);
   const env::Deadline deadline = env::Deadline::AfterMs(session_->options.retry_ms);
@@ -165,13 +177,56 @@ Status ImportSession::Join(const ImportRequest& request) {
     if (returning) PauseMs(kReturningPauseMs, {});
     begun = CallBegin(request, /*with_list=*/true);
   }
-  if (!begun.ok()) return begun.status();
-  import_id_ = begun->import_id();
-  created_at_ = begun->created_at();
-  policy_note_ = begun->policy_note();
-  already_published_ = begun->state() == v1::IMPORT_STATE_COMMITTED;
+  return begun;
+}
+
+bool ImportSession::IsLeftToOthers(const v1::BeginImportReply& begun) const {
+  return begun.state() == v1::IMPORT_STATE_OPEN &&
+         std::none_of(begun.participants().begin(), begun.participants().end(),
+                      [](const v1::ParticipantProgress& progress) {
+                        return progress.state() == v1::PARTICIPANT_STATE_YOURS;
+                      });
+}
+
+Result<bool> ImportSession::AwaitSignOfLife(uint64_t import_id, const ImportRequest& request) {
+  const env::Clock& clock = env::SystemClock::Instance();
+  const int64_t begin_ms = clock.MonotonicMs();
+  const auto concerns_us = [this](const std::string& participant) {
+    return claims_.empty() || std::any_of(claims_.begin(), claims_.end(), [&](const auto& claim) {
+             return claim.second == participant;
+           });
+  };
+  v1::GetImportRequest get;
+  get.set_import_id(import_id);
+  get.set_client_id(calls_->client_id());
+  while (true) {
+    const auto waited_ms = static_cast<uint64_t>(clock.MonotonicMs() - begin_ms);
+    const Result<v1::GetImportReply> import =
+        calls_->Ask(&rpc::MasterApi::GetImport, get, session_->Limits());
+    if (import.status().code() == Code::kNotFound) return false;
+    if (!import.ok()) return import.status();
+    if (import->state() != v1::IMPORT_STATE_OPEN) return false;
+    bool has_writer = false;
+    for (const v1::ParticipantProgress& progress : import->participants()) {
+      if (!progress.has_silent_ms() || !concerns_us(progress.participant_id())) continue;
+      has_writer = true;
+      if (progress.silent_ms() < waited_ms) return true;
+    }
+    if (!has_writer) return true;
+    if (request.keep_waiting && !request.keep_waiting()) {
+      return Cancelled("cancelled by the caller while waiting for an earlier writer");
+    }
+    PauseMs(kSignOfLifePauseMs, {});
+  }
+}
+
+Status ImportSession::TakePart(const v1::BeginImportReply& begun) {
+  import_id_ = begun.import_id();
+  created_at_ = begun.created_at();
+  policy_note_ = begun.policy_note();
+  already_published_ = begun.state() == v1::IMPORT_STATE_COMMITTED;
   std::set<std::string, std::less<>> ours;
-  for (const v1::ParticipantProgress& progress : begun->participants()) {
+  for (const v1::ParticipantProgress& progress : begun.participants()) {
     if (progress.state() == v1::PARTICIPANT_STATE_YOURS) ours.insert(progress.participant_id());
   }
   claimed_any_ = !already_published_ && !ours.empty();

@@ -5,6 +5,8 @@
 //   participants
 //      that this importer acts for;
 //   2. GetImport: extents and grants of the claimed ones, a participant at a time;
+//      An import whose participants are all another client's is joined once that client shows life:
+//      if it has died, the import ends with it, and a new one is begun;
 //   3. Put: fragments go into mapped arenas with their digests; of participants that another client
 //   has
 //      claimed, or that are stored already, only the digests are made;
@@ -64,6 +66,12 @@ class ImportSession final : public Importer {
   Status Join(const ImportRequest& request);
   bool SpaceIsReturning();
   Result<v1::BeginImportReply> CallBegin(const ImportRequest& request, bool with_list);
+  Result<v1::BeginImportReply> BeginOrJoin(const ImportRequest& request);
+  bool IsLeftToOthers(const v1::BeginImportReply& begun) const;
+  // True: a writer of what this importer would bring has renewed since now, or there is none.
+  // False: the import is over.
+  Result<bool> AwaitSignOfLife(uint64_t import_id, const ImportRequest& request);
+  Status TakePart(const v1::BeginImportReply& begun);
   Status LocateOwn();
   Status CheckComplete() const;
   Result<ImportReport> FinishOpen(const WaitOptions& options);

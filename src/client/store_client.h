@@ -71,6 +71,8 @@ struct ImportRequest {
   // The participants whose fragments this importer brings; empty: all of the placement.
   std::vector<std::string> participants;
   std::optional<model::StoragePolicy> policy;  // absent: the client's, then the cluster's default
+  // Called every 50 ms or so while BeginImport waits for an earlier writer; false cancels.
+  std::function<bool()> keep_waiting;
 };
 
 // One fragment's elements in the caller's memory. Nothing of it is kept after PutFragment returns.

@@ -92,6 +92,91 @@ TEST(ImportFaultTest, AWriterThatVanishesAtAnyStepIsReclaimed) {
   }
 }
 
+// The one that retries comes while the dead writer's import is still open.
+TEST(ImportFaultTest, ARetryOutlivesTheImportOfADeadWriter) {
+  const std::vector<std::string> steps = StepsOfPublish(kLayout);
+  TestCluster cluster;
+  uint64_t generation = 0;
+  for (const size_t at : InterestingSteps(steps)) {
+    if (steps[at] == client::import_step::kCommitted) continue;
+    SCOPED_TRACE("step " + std::to_string(at) + " " + steps[at]);
+    const model::WeightIdentity identity = TestIdentity(++generation);
+    const manifest::PlacementPtr source = MakeLayout(identity, kLayout);
+    StepTrap trap;
+    HookedMaster* hooks = nullptr;
+    client::StoreClientOptions options;
+    options.step_observer = trap.Observer();
+    options.import_ttl_ms = 300;
+    const auto dying = cluster.NewClient(options, &hooks);
+    trap.ActAt(at, [&] {
+      hooks->Vanish();
+      return Cancelled("vanished");
+    });
+    ASSERT_FALSE(Publish(*dying, identity, source).ok());
+    const auto retry = cluster.NewClient();
+    const auto report = Publish(*retry, identity, source);
+    ASSERT_TRUE(report.ok()) << report.status().ToString();
+    EXPECT_FALSE(report->already_published);
+    EXPECT_GT(report->bytes_uploaded, 0u);
+    LoadEveryRank(*retry, identity, MakeLayout(identity, {}));
+    ASSERT_TRUE(retry->Remove(identity).ok());
+  }
+  EXPECT_TRUE(TestCluster::Eventually([&] { return cluster.Empty(); }));
+}
+
+// A rank that has nothing to bring follows the retry, not the dead import.
+TEST(ImportFaultTest, ARankWithoutBytesOutlivesTheImportOfADeadWriter) {
+  TestCluster cluster;
+  const model::WeightIdentity identity = TestIdentity();
+  const manifest::PlacementPtr source = MakeLayout(identity, {.dp = 2});
+  client::StoreClientOptions options;
+  options.import_ttl_ms = 300;
+  HookedMaster* hooks = nullptr;
+  const auto dying = cluster.NewClient(options, &hooks);
+  auto lost = dying->BeginImport({identity, source, {"d0p0t0"}, {}, {}});
+  ASSERT_TRUE(lost.ok());
+  hooks->Vanish();
+  const auto owner = cluster.NewClient();
+  const auto replica = cluster.NewClient();
+  std::jthread follower([&] {
+    auto importer = replica->BeginImport({identity, source, {"d1p0t0"}, {}, {}});
+    ASSERT_TRUE(importer.ok()) << importer.status().ToString();
+    const auto report = (*importer)->Finish();
+    EXPECT_TRUE(report.ok()) << report.status().ToString();
+  });
+  auto importer = owner->BeginImport({identity, source, {"d0p0t0"}, {}, {}});
+  ASSERT_TRUE(importer.ok()) << importer.status().ToString();
+  ASSERT_TRUE(PutAll(**importer, *source, {"d0p0t0"}).ok());
+  const auto report = (*importer)->Finish();
+  EXPECT_TRUE(report.ok()) << report.status().ToString();
+}
+
+TEST(ImportFaultTest, JoiningALiveWriterNeitherWaitsForItsEndNorIgnoresTheCaller) {
+  TestCluster cluster;
+  const model::WeightIdentity identity = TestIdentity();
+  const manifest::PlacementPtr source = MakeLayout(identity, {});
+  client::StoreClientOptions options;
+  options.import_ttl_ms = 600;
+  const auto first = cluster.NewClient(options);
+  const auto second = cluster.NewClient();
+  auto writing = first->BeginImport({identity, source, {}, {}, {}});
+  ASSERT_TRUE(writing.ok());
+  const auto cancelled = second->BeginImport({identity, source, {}, {}, [] { return false; }});
+  EXPECT_EQ(cancelled.status().code(), Code::kCancelled) << cancelled.status().ToString();
+  EXPECT_THAT(cancelled.status().message(), HasSubstr("waiting for an earlier writer"));
+  // It joins while the first is still writing, and makes only digests.
+  auto joined = second->BeginImport({identity, source, {}, {}, {}});
+  ASSERT_TRUE(joined.ok()) << joined.status().ToString();
+  EXPECT_FALSE((*joined)->already_published());
+  ASSERT_TRUE(PutAll(**joined, *source, {"d0p0t0"}).ok());
+  ASSERT_TRUE(PutAll(**writing, *source, {"d0p0t0"}).ok());
+  ASSERT_TRUE((*writing)->Finish().ok());
+  const auto report = (*joined)->Finish();
+  ASSERT_TRUE(report.ok()) << report.status().ToString();
+  EXPECT_EQ(report->bytes_uploaded, 0u);
+  EXPECT_GT(report->bytes_compared, 0u);
+}
+
 TEST(ImportFaultTest, AMasterThatDiesAtAnyStepForgetsNothingAcknowledged) {
   const std::vector<std::string> steps = StepsOfPublish(kLayout);
   TestCluster cluster;

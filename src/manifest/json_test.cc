@@ -315,6 +315,17 @@ TEST(HostileJson, EveryTruncationIsRefused) {
   }
 }
 
+// The other reader also refuses numbers beyond a double, which the grammar allows: 571e3760.
+bool StopsAtItsRange(const std::string& text) {
+  try {
+    return json::parse(text).is_discarded();
+  } catch (const json::out_of_range&) {
+    return true;
+  } catch (const json::parse_error&) {
+    return false;
+  }
+}
+
 // Documents that differ in a few bytes: refused, or read back to themselves.
 TEST(HostileJson, RandomMutations) {
   const char* given = std::getenv("MOONCAKE_TEST_SEED");
@@ -362,7 +373,7 @@ TEST(HostileJson, RandomMutations) {
       // The syntax itself, judged by another reader.
       const Result<JsonDocument> document = JsonDocument::Parse("text", text);
       if (document.ok()) {
-        ASSERT_TRUE(json::accept(text)) << text;
+        ASSERT_TRUE(json::accept(text) || StopsAtItsRange(text)) << text;
       } else if (document.status().message().find("is not valid JSON") != std::string::npos) {
         ASSERT_FALSE(json::accept(text)) << text << "\n" << document.status().ToString();
       }

@@ -82,7 +82,7 @@ Status Engine::Run(const v1::BeginImportRequest& request, v1::BeginImportReply* 
   return OkStatus();
 }
 
-Status Engine::Run(const v1::GetImportRequest& request, v1::GetImportReply* reply, Batch&) {
+Status Engine::Run(const v1::GetImportRequest& request, v1::GetImportReply* reply, Batch& batch) {
   const model::ImportId id(request.import_id());
   MC_ASSIGN_OR_RETURN(const model::ImportState state, state_.weights.StateOfImport(id));
   reply->set_state(static_cast<v1::ImportState>(state));
@@ -93,7 +93,10 @@ Status Engine::Run(const v1::GetImportRequest& request, v1::GetImportReply* repl
   const weights::Revision* revision = state_.weights.FindImport(id);
   if (revision == nullptr) return Internal(fmt::format("import {} has no revision", id.value));
   for (const weights::Participant& participant : revision->participants) {
-    FillProgress(participant, request.client_id(), reply->add_participants());
+    v1::ParticipantProgress* progress = reply->add_participants();
+    FillProgress(participant, request.client_id(), progress);
+    const auto silent_ms = deadlines_.SilentMs(id, participant.client_id, batch.now_ms());
+    if (silent_ms) progress->set_silent_ms(static_cast<uint64_t>(*silent_ms));
     if (participant.state != model::ParticipantState::kReceived) continue;
     rpc::ToProto(participant.digests, reply->add_receipts());
   }

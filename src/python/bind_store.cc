@@ -219,6 +219,7 @@ std::unique_ptr<Importer> BeginImport(PyStoreClient& store, const IdentityTuple&
   request.placement = PlacementOf(placement, "placement");
   request.participants = participants;
   request.policy = PolicyOf(policy);
+  request.keep_waiting = NoSignalPending;
   StoreClient& client = store.client();
   return Take(WithoutGil([&] { return client.BeginImport(request); }));
 }

@@ -12,6 +12,9 @@ int64_t After(int64_t now_ms, uint64_t ttl_ms) {
   return now_ms + static_cast<int64_t>(std::min(ttl_ms, room));
 }
 
+// Of a claimer since this Master began to serve; far enough from the ends to be subtracted.
+constexpr int64_t kNotHeard = INT64_MIN / 2;
+
 bool IsUnfinishedWriter(const Revision& revision, std::string_view client_id) {
   return std::any_of(revision.participants.begin(), revision.participants.end(),
                      [&](const Participant& participant) {
@@ -63,6 +66,7 @@ void Deadlines::Restart(const Catalog& catalog, int64_t now_ms) {
       if (participant.client_id.empty()) continue;
       const int64_t deadline = After(now_ms, participant.ttl_ms);
       session.deadline_ms = std::max(session.deadline_ms, deadline);
+      session.heard_ms[participant.client_id] = kNotHeard;
       if (participant.state != model::ParticipantState::kClaimed) continue;
       session.writers[participant.client_id] = {deadline, participant.ttl_ms};
     }
@@ -80,6 +84,7 @@ void Deadlines::Observe(const Catalog& catalog, const Event& event, int64_t now_
     Session& session = sessions_[claimed->import_id];
     const int64_t deadline = After(now_ms, claimed->ttl_ms);
     session.writers[claimed->client_id] = {deadline, claimed->ttl_ms};
+    session.heard_ms[claimed->client_id] = now_ms;
     session.deadline_ms = std::max(session.deadline_ms, deadline);
     Reorder(claimed->import_id, session);
   } else if (const auto* receipt = std::get_if<ReceiptAccepted>(&event)) {
@@ -119,8 +124,19 @@ Status Deadlines::KeepImport(const Catalog& catalog, ImportId id, std::string_vi
     ttl_ms = std::max(ttl_ms, writer->second.ttl_ms);
   }
   session.deadline_ms = std::max(session.deadline_ms, After(now_ms, ttl_ms));
+  const auto heard = session.heard_ms.find(client_id);
+  if (heard != session.heard_ms.end()) heard->second = now_ms;
   Reorder(id, session);
   return OkStatus();
+}
+
+std::optional<int64_t> Deadlines::SilentMs(ImportId id, std::string_view client_id,
+                                           int64_t now_ms) const {
+  const auto session = sessions_.find(id);
+  if (session == sessions_.end()) return std::nullopt;
+  const auto heard = session->second.heard_ms.find(client_id);
+  if (heard == session->second.heard_ms.end()) return std::nullopt;
+  return std::max<int64_t>(now_ms - heard->second, 0);
 }
 
 Status Deadlines::CheckLease(const Catalog& catalog, LeaseId id, int64_t now_ms) const {

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -37,6 +38,10 @@ class Deadlines {
   Status KeepImport(const Catalog& catalog, ImportId id, std::string_view client_id,
                     int64_t now_ms);
 
+  // Since the client last claimed a participant of the open import or renewed it. Absent: it has
+  // claimed none.
+  std::optional<int64_t> SilentMs(ImportId id, std::string_view client_id, int64_t now_ms) const;
+
   // LEASE_EXPIRED: past its deadline, or ended. NOT_FOUND: never given.
   Status RenewLease(const Catalog& catalog, LeaseId id, int64_t now_ms);
   // The same check without renewing.
@@ -59,6 +64,7 @@ class Deadlines {
     int64_t deadline_ms = 0;  // pushed by every renewal of any client
     uint64_t ttl_ms = 0;
     std::map<std::string, Writer, std::less<>> writers;
+    std::map<std::string, int64_t, std::less<>> heard_ms;  // of every claimer, finished or not
     int64_t earliest_ms = 0;  // of deadline_ms and the writers': as in sessions_by_deadline_
   };
   void SetLease(LeaseId id, int64_t deadline_ms);

@@ -367,6 +367,33 @@ TEST(Deadlines, AFinishedWriterMayGoButSomebodyMustStay) {
   EXPECT_EQ(c.Expired(), "");
 }
 
+TEST(Deadlines, AClaimerIsHeardWhenItClaimsAndRenews) {
+  Clocked c;
+  const ImportId id = c.Begin("c1", {"p0"});
+  const auto silent = [&](std::string_view client) {
+    return c.deadlines.SilentMs(id, client, c.store.now_ms);
+  };
+  EXPECT_EQ(silent("c1"), 0);
+  EXPECT_EQ(silent("c2"), std::nullopt) << "it has claimed nothing";
+  c.store.now_ms += 700;
+  EXPECT_EQ(silent("c1"), 700);
+  EXPECT_TRUE(c.deadlines.KeepImport(c.store.catalog(), id, "c2", c.store.now_ms).ok());
+  EXPECT_EQ(silent("c1"), 700) << "another client's renewal says nothing of it";
+  EXPECT_EQ(silent("c2"), std::nullopt);
+  EXPECT_TRUE(c.deadlines.KeepImport(c.store.catalog(), id, "c1", c.store.now_ms).ok());
+  c.store.now_ms += 30;
+  EXPECT_EQ(silent("c1"), 30);
+  // After its receipt too: it may still have to commit.
+  c.Apply(DecideReceipt(c.store.catalog(), {"c1", id, "p0", DigestsOf("p0", "A"), false})->events);
+  EXPECT_EQ(silent("c1"), 30);
+  c.deadlines.Restart(c.store.catalog(), c.store.now_ms);
+  EXPECT_GT(silent("c1"), 1'000'000'000) << "a restarted Master has heard nobody";
+  EXPECT_TRUE(c.deadlines.KeepImport(c.store.catalog(), id, "c1", c.store.now_ms).ok());
+  EXPECT_EQ(silent("c1"), 0);
+  c.Apply(DecideExpireImport(c.store.catalog(), id, "over"));
+  EXPECT_EQ(silent("c1"), std::nullopt);
+}
+
 TEST(Deadlines, UnclaimedSessionsExpireToo) {
   Clocked c;
   c.Begin("c1", {});
