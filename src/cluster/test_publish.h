@@ -43,6 +43,7 @@ inline Status PutAll(client::Importer& importer, const manifest::Placement& plac
   std::vector<Status> results(static_cast<size_t>(threads));
   {
     std::vector<std::jthread> workers;
+    workers.reserve(static_cast<size_t>(threads));
     for (int t = 0; t < threads; ++t) {
       workers.emplace_back([&, t] {
         for (size_t i = next++; i < jobs.size() && results[t].ok(); i = next++) {
