@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import time
+from functools import partial
 
 import torch
+from mooncake.cli.status import cluster_status
 from end_to_end import arguments, interleave, model_tensors, plain_copies, report, write_json
 from mooncake.local_cluster import LocalCluster
 from mooncake.reshard.adapters import StateDictAdapter
 from mooncake.reshard.weight import WeightIdentity, WeightStore
 
 _NOTE = """
-Digests are always made on publish. The store's memory is new each time: its pages are touched for
-the first time while the bytes arrive; the plain copies write to memory that is there already."""
+Digests are always made on publish. "prepared": the node had made the memory ready since the publish
+before, as it does in the half second after one; "not prepared": it makes each page while the bytes
+arrive. The plain copies write to memory that is there already."""
 
 
 def main() -> None:
@@ -21,34 +25,52 @@ def main() -> None:
     copies = {name: torch.zeros_like(tensor) for name, tensor in source.items()}
     generations = itertools.count(1)
     rows = []
-    with LocalCluster(nodes=1, capacity=f"{2 * int(options.gib) + 2}GiB") as cluster:
+    capacity = f"{2 * int(options.gib) + 2}GiB"
+    with (
+        LocalCluster(nodes=1, capacity=capacity, prepare=f"{int(options.gib) + 1}GiB") as prepared,
+        LocalCluster(nodes=1, capacity=capacity, prepare="0B") as fresh,
+    ):
         for threads in options.threads:
-            with WeightStore(cluster.target, threads=threads) as store:
-                rows += measure(store, threads, source, copies, generations, options.rounds)
+            with (
+                WeightStore(prepared.target, threads=threads) as ready,
+                WeightStore(fresh.target, threads=threads) as slow,
+            ):
+                stores = {"publish, prepared": ready, "publish, not prepared": slow}
+                rows += measure(
+                    prepared.target, stores, threads, source, copies, generations, options.rounds
+                )
     print(_NOTE)
     write_json(options.json, rows)
 
 
-def measure(store, threads, source, copies, generations, rounds) -> list[dict]:
-    published: list[WeightIdentity] = []
+def measure(prepared, stores, threads, source, copies, generations, rounds) -> list[dict]:
+    published: list[tuple[WeightStore, WeightIdentity]] = []
+    nbytes = sum(t.nbytes for t in source.values())
 
-    def publish() -> None:
+    def publish(store: WeightStore) -> None:
         identity = WeightIdentity("bench", "publish", "r", next(generations))
         adapter = StateDictAdapter(identity)
         with store.weight_put(source, adapter) as writer:
             for name, tensor in adapter.tensors(source):
                 writer.weight_put_tensor(name, tensor)
-        published.append(identity)
+        published.append((store, identity))
 
     def drop() -> None:
         while published:
-            store.weight_remove(published.pop())
+            store, identity = published.pop()
+            store.weight_remove(identity)
+        wait_until_prepared(prepared, nbytes)
 
     plain = plain_copies(copies, source, threads)
-    seconds = interleave({"publish": publish, **plain}, rounds, before=drop)
+    publishes = {name: partial(publish, store) for name, store in stores.items()}
+    seconds = interleave({**publishes, **plain}, rounds, before=drop)
     drop()
-    nbytes = sum(t.nbytes for t in source.values())
     return report("publish", nbytes, threads, seconds, list(plain))
+
+
+def wait_until_prepared(target: str, nbytes: int) -> None:
+    while cluster_status(target)["nodes"][0]["prepared_bytes"] < nbytes:
+        time.sleep(0.05)
 
 
 if __name__ == "__main__":

@@ -107,7 +107,8 @@ class LocalCluster:
     """One Master and `nodes` store nodes, on OS-assigned ports, in `folder`.
 
     Without a `folder` a temporary one is made and removed at the end. A context manager; `target`
-    is what `WeightStore` takes. `capacity` is each node's memory, e.g. "8GiB".
+    is what `WeightStore` takes. `capacity` is each node's memory, e.g. "8GiB"; `prepare` how much of
+    it is kept ready for the next publish (default: the node's own, a quarter).
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class LocalCluster:
         *,
         nodes: int = 2,
         capacity: str = "4GiB",
+        prepare: Optional[str] = None,
         folder: Optional[str | Path] = None,
         master_arguments: tuple[str, ...] = (),
         log_level: str = "info",
@@ -125,6 +127,7 @@ class LocalCluster:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._capacity = capacity
+        self._prepare = prepare
         self._log_level = log_level
         self._node_count = nodes
         self.master = Program(
@@ -162,6 +165,7 @@ class LocalCluster:
                 str(self.folder / f"node{index}"),
                 "--capacity",
                 self._capacity,
+                *(["--prepare", self._prepare] if self._prepare is not None else []),
                 "--log-level",
                 self._log_level,
             ],

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -39,7 +40,11 @@ struct Flags {
   std::string node_id;
   std::string log_level = "info";
   uint64_t capacity_bytes = uint64_t{4} << 30;
+  std::optional<uint64_t> prepare_bytes;
 };
+
+// Of the capacity, when nothing is said.
+constexpr uint64_t kPreparedShare = 4;
 
 // In the folder where that is short enough; else a name that nobody can have taken before.
 std::string SocketPath(const Flags& flags) {
@@ -67,7 +72,9 @@ Status Serve(const Flags& flags, const sigset_t& signals) {
   MC_ASSIGN_OR_RETURN(const std::unique_ptr<node::Node> node,
                       node::Node::Open({.folder = flags.folder,
                                         .capacity_bytes = flags.capacity_bytes,
-                                        .node_id = flags.node_id}));
+                                        .node_id = flags.node_id,
+                                        .prepare_bytes = flags.prepare_bytes.value_or(
+                                            flags.capacity_bytes / kPreparedShare)}));
   node::NodeService service(*node);
   const std::string socket = SocketPath(flags);
   MC_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::UnixNodeServer> server,
@@ -109,6 +116,11 @@ int main(int argc, char** argv) {
   app.add_option("--capacity", flags.capacity_bytes, "memory for weights, e.g. 8GiB")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
       ->capture_default_str();
+  app.add_option(
+         "--prepare", flags.prepare_bytes,
+         "how much of the free memory is kept ready, so that a publish of that size does not "
+         "wait for the kernel to make it; default: a quarter of the capacity")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true));
   app.add_option("--node-id", flags.node_id, "default: made once and kept in the folder");
   app.add_option("--socket", flags.socket,
                  "Unix socket to serve; default: node.sock in the folder");

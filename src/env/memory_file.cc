@@ -71,6 +71,12 @@ Result<uint64_t> SizeOf(int fd, const std::string& what) {
 }  // namespace
 
 Result<MemoryFile> MemoryFile::CreateAnonymous(const std::string& name, uint64_t bytes) {
+  MC_ASSIGN_OR_RETURN(MemoryFile file, PrepareAnonymous(name, bytes));
+  MC_RETURN_IF_ERROR(file.SealAt(bytes));
+  return file;
+}
+
+Result<MemoryFile> MemoryFile::PrepareAnonymous(const std::string& name, uint64_t bytes) {
   const std::string what = "the memory file " + name;
   UniqueFd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return ErrnoStatus(errno, "create " + what);
@@ -79,13 +85,26 @@ Result<MemoryFile> MemoryFile::CreateAnonymous(const std::string& name, uint64_t
     CollapseToHugePages(fd.get(), bytes);
   }
   MC_RETURN_IF_ERROR(AllocateAll(fd.get(), bytes, what));
-  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0) {
-    return ErrnoStatus(errno, "seal the size of " + what);
-  }
   // A memfd is born with mode 0777: a reader of another user could reopen its read-only descriptor
   // for writing through /proc.
   if (::fchmod(fd.get(), 0400) != 0) return ErrnoStatus(errno, "set the mode of " + what);
   return MemoryFile(std::move(fd), bytes);
+}
+
+Status MemoryFile::SealAt(uint64_t bytes) {
+  const std::string what = "descriptor " + std::to_string(fd_.get());
+  if (bytes > bytes_) {
+    return InvalidArgument("cannot cut " + what + " of " + std::to_string(bytes_) + " bytes to " +
+                           std::to_string(bytes));
+  }
+  if (bytes < bytes_ && ::ftruncate(fd_.get(), static_cast<off_t>(bytes)) != 0) {
+    return ErrnoStatus(errno, "cut " + what + " to " + std::to_string(bytes) + " bytes");
+  }
+  bytes_ = bytes;
+  if (::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0) {
+    return ErrnoStatus(errno, "seal the size of " + what);
+  }
+  return OkStatus();
 }
 
 Result<MemoryFile> MemoryFile::CreateFile(const std::string& path, uint64_t bytes) {

@@ -21,6 +21,12 @@ class MemoryFile {
   // `name` is for people (/proc/<pid>/maps). EXHAUSTED when memory is short.
   static Result<MemoryFile> CreateAnonymous(const std::string& name, uint64_t bytes);
 
+  // The same in two steps, for memory that is made before it is known how much will be wanted:
+  // until SealAt its size may still be cut.
+  static Result<MemoryFile> PrepareAnonymous(const std::string& name, uint64_t bytes);
+  // Cuts a prepared file to its first `bytes`, at most size(), and seals that size.
+  Status SealAt(uint64_t bytes);
+
   // Creates `path` (mode 0600), which must not exist; EXHAUSTED when the disk is full, and then
   // nothing is left at `path`. Its name is durable after SyncFolder of its folder.
   static Result<MemoryFile> CreateFile(const std::string& path, uint64_t bytes);

@@ -56,6 +56,7 @@ Status Engine::Run(const v1::ReportNodeRequest& request, v1::ReportNodeReply* re
     const weights::Revision* revision = state_.weights.FindImport(entry.first);
     return revision == nullptr || revision->availability == model::Availability::kImporting;
   });
+  nodes_.NotePrepared(request.node_id(), request.prepared_bytes());
   const NodeRegistry::ReportOutcome outcome =
       nodes_.Report(request.node_id(), std::move(result.missing), batch.now_ms());
   if (outcome.confirmed_now) LookAgain(request.node_id());
@@ -79,6 +80,7 @@ Status Engine::Run(const v1::GetClusterRequest&, v1::GetClusterReply* reply, Bat
     const NodeRegistry::Node* present = nodes_.Find(node.address.node_id, node.address.instance_id);
     if (present == nullptr) continue;
     status->set_alive(present->alive);
+    status->set_prepared_bytes(present->prepared_bytes);
     status->set_last_report_age_ms(static_cast<uint64_t>(batch.now_ms() - present->last_heard_ms));
   }
   reply->set_object_count(state_.objects.payload_count() + state_.objects.metadata_count());

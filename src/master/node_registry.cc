@@ -50,6 +50,12 @@ const NodeRegistry::Node* NodeRegistry::Find(std::string_view node_id,
   return &found->second;
 }
 
+void NodeRegistry::NotePrepared(std::string_view node_id, uint64_t prepared_bytes) {
+  const auto found = nodes_.find(node_id);
+  MC_CHECK(found != nodes_.end());
+  found->second.prepared_bytes = prepared_bytes;
+}
+
 NodeRegistry::ReportOutcome NodeRegistry::Report(std::string_view node_id, MissingMap missing,
                                                  int64_t now_ms) {
   const auto found = nodes_.find(node_id);

@@ -32,6 +32,7 @@ class NodeRegistry {
     std::string grant_key;
     int64_t last_heard_ms = 0;
     bool alive = false;
+    uint64_t prepared_bytes = 0;
     bool confirmed = false;  // has reported since it registered or fell silent
     // Committed members that the last report lacked, and those that the one before it lacked too. A
     // report may have been on its way while an import was committed; the next one was not.
@@ -53,6 +54,8 @@ class NodeRegistry {
   // `missing` of committed imports only. The node must be registered.
   ReportOutcome Report(std::string_view node_id,
                        std::map<model::ImportId, objects::MissingMembers> missing, int64_t now_ms);
+
+  void NotePrepared(std::string_view node_id, uint64_t prepared_bytes);
 
   // Nodes that have been silent for longer than `dead_after_ms`, each once.
   std::vector<std::string> FindSilent(int64_t now_ms, int64_t dead_after_ms);

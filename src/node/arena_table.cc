@@ -48,8 +48,10 @@ struct ArenaTable::Arena {
   bool dropped = false;                 // under `making`
 };
 
-Result<std::unique_ptr<ArenaTable>> ArenaTable::Open(std::string folder, uint64_t capacity_bytes) {
-  std::unique_ptr<ArenaTable> table(new ArenaTable(std::move(folder), capacity_bytes));
+Result<std::unique_ptr<ArenaTable>> ArenaTable::Open(std::string folder, uint64_t capacity_bytes,
+                                                     uint64_t prepare_bytes) {
+  std::unique_ptr<ArenaTable> table(
+      new ArenaTable(std::move(folder), capacity_bytes, prepare_bytes));
   if (table->durable()) MC_RETURN_IF_ERROR(table->Adopt());
   return table;
 }
@@ -93,11 +95,16 @@ std::string ArenaTable::PathOf(uint64_t import_id, uint64_t arena_id) const {
   return folder_ + "/" + std::to_string(import_id) + "/" + std::to_string(arena_id);
 }
 
-Result<env::MemoryFile> ArenaTable::Create(const Arena& arena) const {
-  if (!durable()) {
-    return env::MemoryFile::CreateAnonymous("mooncake-arena-" + std::to_string(arena.arena_id),
-                                            arena.bytes);
-  }
+Result<env::MemoryFile> ArenaTable::CreateAnonymous(const Arena& arena) {
+  std::optional<env::MemoryFile> prepared = prepared_.Take(arena.bytes);
+  // The arena is charged already: what is prepared beside it gives way first.
+  prepared_.SetRoom(free_bytes());
+  if (prepared) return *std::move(prepared);
+  return env::MemoryFile::CreateAnonymous("mooncake-arena", arena.bytes);
+}
+
+Result<env::MemoryFile> ArenaTable::Create(const Arena& arena) {
+  if (!durable()) return CreateAnonymous(arena);
   MC_RETURN_IF_ERROR(env::MakeFolders(folder_ + "/" + std::to_string(arena.import_id)));
   return env::MemoryFile::CreateFile(PathOf(arena.import_id, arena.arena_id), arena.bytes);
 }
@@ -112,11 +119,12 @@ Result<std::shared_ptr<ArenaTable::Arena>> ArenaTable::Reserve(uint64_t import_i
   std::shared_ptr<Arena>& arena = arenas_[arena_id];
   if (arena != nullptr) return arena;
   const uint64_t needed = PhysicalBytes(bytes);
-  if (needed > capacity_bytes_ - std::min(used_bytes_, capacity_bytes_)) {
+  const uint64_t free = capacity_bytes_ - std::min(used_bytes_, capacity_bytes_);
+  if (needed > free) {
     arenas_.erase(arena_id);
     return Exhausted(Describe(arena_id) + ": needs " + std::to_string(needed) + " bytes, " +
-                     std::to_string(capacity_bytes_ - std::min(used_bytes_, capacity_bytes_)) +
-                     " of the node's " + std::to_string(capacity_bytes_) + " are free");
+                     std::to_string(free) + " of the node's " + std::to_string(capacity_bytes_) +
+                     " are free");
   }
   used_bytes_ += needed;
   arena = std::make_shared<Arena>();
@@ -133,6 +141,12 @@ void ArenaTable::Forget(const std::shared_ptr<Arena>& arena, bool remember) {
   used_bytes_ -= PhysicalBytes(arena->bytes);
   arenas_.erase(found);
   if (remember) dropped_arenas_.Add(arena->arena_id);
+  prepared_.SetRoom(capacity_bytes_ - std::min(used_bytes_, capacity_bytes_));
+}
+
+uint64_t ArenaTable::free_bytes() const {
+  std::lock_guard lock(mutex_);
+  return capacity_bytes_ - std::min(used_bytes_, capacity_bytes_);
 }
 
 Result<env::UniqueFd> ArenaTable::OpenToWrite(uint64_t import_id, uint64_t arena_id,

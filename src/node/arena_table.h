@@ -4,10 +4,10 @@
 // file <folder>/<import_id>/<arena_id>, which a later instance adopts. Never decides which arenas
 // exist: creation follows a grant, Drop follows the Master.
 //
-// Invariants: the sum of sizes never passes the capacity; an id that was dropped is never created
-// again; an arena's memory reads as zeros, in every process, once Drop returned OK.
-// Threads: every method from any thread; creating one arena (which touches all its pages) does not
-// hold up another.
+// Invariants: the sum of sizes, memory prepared for more of them included, never passes the
+// capacity; an id that was dropped is never created again; an arena's memory reads as zeros, in
+// every process, once Drop returned OK. Threads: every method from any thread; creating one arena
+// (which touches all its pages) does not hold up another.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,7 @@
 #include "base/status.h"
 #include "env/memory_file.h"
 #include "env/unique_fd.h"
+#include "node/prepared_memory.h"
 
 namespace mooncake::node {
 
@@ -52,8 +53,10 @@ struct HeldArena {
 class ArenaTable {
  public:
   // `folder` empty: anonymous memory. Otherwise arenas are files in it, and those that lie there
-  // are adopted.
-  static Result<std::unique_ptr<ArenaTable>> Open(std::string folder, uint64_t capacity_bytes);
+  // are adopted. Up to `prepare_bytes` of anonymous memory are made ahead of need, as far as the
+  // capacity has them free.
+  static Result<std::unique_ptr<ArenaTable>> Open(std::string folder, uint64_t capacity_bytes,
+                                                  uint64_t prepare_bytes = 0);
 
   // The arena's memory, made now if it is not there. EXHAUSTED: capacity, memory or disk; CORRUPT:
   // it is there with another size; NOT_FOUND: dropped.
@@ -73,18 +76,23 @@ class ArenaTable {
 
   std::vector<HeldArena> Held() const;
   uint64_t used_bytes() const;
+  uint64_t prepared_bytes() const { return prepared_.ready_bytes(); }
   uint64_t capacity_bytes() const { return capacity_bytes_; }
   bool durable() const { return !folder_.empty(); }
 
  private:
   struct Arena;
 
-  ArenaTable(std::string folder, uint64_t capacity_bytes)
-      : folder_(std::move(folder)), capacity_bytes_(capacity_bytes) {}
+  ArenaTable(std::string folder, uint64_t capacity_bytes, uint64_t prepare_bytes)
+      : folder_(std::move(folder)),
+        capacity_bytes_(capacity_bytes),
+        prepared_({.target_bytes = durable() ? 0 : prepare_bytes}, capacity_bytes) {}
 
   Status Adopt();
   Status AdoptImport(uint64_t import_id, const std::string& path);
-  Result<env::MemoryFile> Create(const Arena& arena) const;
+  Result<env::MemoryFile> Create(const Arena& arena);
+  Result<env::MemoryFile> CreateAnonymous(const Arena& arena);
+  uint64_t free_bytes() const;
   Result<std::shared_ptr<Arena>> Reserve(uint64_t import_id, uint64_t arena_id, uint64_t bytes);
   void Forget(const std::shared_ptr<Arena>& arena, bool remember);
   std::shared_ptr<Arena> Find(uint64_t arena_id) const;
@@ -92,6 +100,7 @@ class ArenaTable {
 
   const std::string folder_;
   const uint64_t capacity_bytes_;
+  PreparedMemory prepared_;
 
   mutable std::mutex mutex_;  // guards what follows; never held while memory is touched
   std::map<uint64_t, std::shared_ptr<Arena>> arenas_;

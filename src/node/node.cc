@@ -63,7 +63,7 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options, env::RandomSource&
   MC_ASSIGN_OR_RETURN(
       std::unique_ptr<ArenaTable> arenas,
       ArenaTable::Open(options.durable_arenas ? options.folder + "/arenas" : std::string(),
-                       options.capacity_bytes));
+                       options.capacity_bytes, options.prepare_bytes));
   MC_ASSIGN_OR_RETURN(
       std::unique_ptr<MetadataStore> metadata,
       MetadataStore::Open(options.folder + "/metadata", options.folder + "/quarantine"));

@@ -36,6 +36,9 @@ struct NodeOptions {
   std::string node_id;  // empty: the folder's, which is made at the first start
   // Arenas are files in the folder and outlive the process, and so does the instance id.
   bool durable_arenas = false;
+  // How much memory is kept ready for the next imports, out of the free capacity; not of durable
+  // arenas.
+  uint64_t prepare_bytes = 0;
 };
 
 struct HeldImport {
@@ -58,6 +61,7 @@ class Node final : public rpc::NodeChannel {
   bool durable_arenas() const { return arenas_->durable(); }
   uint64_t capacity_bytes() const { return arenas_->capacity_bytes(); }
   uint64_t used_bytes() const { return arenas_->used_bytes(); }
+  uint64_t prepared_bytes() const { return arenas_->prepared_bytes(); }
   const std::vector<std::string>& quarantined() const { return metadata_->quarantined(); }
 
   Result<env::UniqueFd> OpenArena(const v1::Grant& grant) override;

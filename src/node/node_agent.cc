@@ -52,6 +52,7 @@ Status NodeAgent::Report() {
   v1::ReportNodeRequest request;
   request.set_node_id(node_.node_id());
   request.set_instance_id(node_.instance_id());
+  request.set_prepared_bytes(node_.prepared_bytes());
   for (const HeldImport& held : node_.Report()) {
     v1::HeldImport* import = request.add_held();
     import->set_import_id(held.import_id);

@@ -55,13 +55,14 @@ def _status(arguments: argparse.Namespace) -> int:
         f"{status['active_leases']} leases\n"
     )
     print_table(
-        ("node", "state", "used", "releasing", "capacity", "arenas"),
+        ("node", "state", "used", "releasing", "prepared", "capacity", "arenas"),
         (
             (
                 node["address"]["node_id"],
                 "alive" if node["alive"] else "silent",
                 bytes_text(node["used_bytes"]),
                 bytes_text(node["releasing_bytes"]),
+                bytes_text(node["prepared_bytes"]),
                 bytes_text(node["capacity_bytes"]),
                 node["arena_count"],
             )
