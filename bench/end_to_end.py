@@ -65,7 +65,8 @@ def plain_copies(
 
     def streamed() -> None:
         for name, target in targets.items():
-            _core.copy_bytes(target.data_ptr(), sources[name].data_ptr(), target.nbytes, threads)
+            address = sources[name].data_ptr()
+            _core.copy_strided(target.data_ptr(), address, target.nbytes, [], [], [], threads)
 
     return {"memcpy": memcpy, "torch copy_": torch_copy, "non-temporal copy": streamed}
 

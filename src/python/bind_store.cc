@@ -324,6 +324,28 @@ nb::dict Remove(PyStoreClient& store, const IdentityTuple& identity,
       Take(WithoutGil([&] { return client.Remove(IdentityOf(identity), options); })));
 }
 
+void CopyStrided(uint64_t target, uint64_t source, uint64_t inner_bytes,
+                 const std::vector<uint64_t>& counts, const std::vector<int64_t>& target_strides,
+                 const std::vector<int64_t>& source_strides, int threads) {
+  const size_t loops = counts.size();
+  if (loops > transfer::kLoopsMax || target_strides.size() != loops ||
+      source_strides.size() != loops || threads < 1) {
+    throw nb::value_error("counts and strides must have one length, at most 8; threads at least 1");
+  }
+  transfer::StridedCopy copy;
+  copy.source = reinterpret_cast<const std::byte*>(source);
+  copy.target = reinterpret_cast<std::byte*>(target);
+  copy.inner_bytes = inner_bytes;
+  copy.loops = static_cast<int>(loops);
+  std::copy(counts.begin(), counts.end(), copy.counts.begin());
+  std::copy(target_strides.begin(), target_strides.end(), copy.target_strides.begin());
+  std::copy(source_strides.begin(), source_strides.end(), copy.source_strides.begin());
+  Check(WithoutGil([&] {
+    transfer::CopyEngine engine({.threads = threads});
+    return engine.Copy({&copy, 1});
+  }));
+}
+
 // What tools and benchmarks need besides the store's own face.
 void BindTools(nb::module_& m) {
   m.def(
@@ -337,19 +359,9 @@ void BindTools(nb::module_& m) {
         return rows;
       },
       nb::arg("path"), nb::arg("first") = 1, nb::arg("limit") = 0);
-  m.def(
-      "copy_bytes",
-      [](uint64_t target, uint64_t source, uint64_t nbytes, int threads) {
-        Check(WithoutGil([&] {
-          transfer::CopyEngine engine({.threads = threads});
-          transfer::StridedCopy copy;
-          copy.source = reinterpret_cast<const std::byte*>(source);
-          copy.target = reinterpret_cast<std::byte*>(target);
-          copy.inner_bytes = nbytes;
-          return engine.Copy({&copy, 1});
-        }));
-      },
-      nb::arg("target"), nb::arg("source"), nb::arg("nbytes"), nb::arg("threads"));
+  m.def("copy_strided", &CopyStrided, nb::arg("target"), nb::arg("source"), nb::arg("inner_bytes"),
+        nb::arg("counts"), nb::arg("target_strides"), nb::arg("source_strides"),
+        nb::arg("threads"));
 }
 
 void BindImporter(nb::module_& m) {

@@ -7,8 +7,8 @@ import time
 from functools import partial
 
 import torch
-from mooncake.cli.status import cluster_status
 from end_to_end import arguments, interleave, model_tensors, plain_copies, report, write_json
+from mooncake.cli.status import cluster_status
 from mooncake.local_cluster import LocalCluster
 from mooncake.reshard.adapters import StateDictAdapter
 from mooncake.reshard.weight import WeightIdentity, WeightStore
