@@ -25,7 +25,7 @@
 #include "env/random.h"
 #include "master/master.h"
 #include "master/version.h"
-#include "oplog/sqlite_log.h"
+#include "oplog/log_folder.h"
 #include "rpc/grpc_master_server.h"
 
 namespace {
@@ -88,11 +88,17 @@ Result<std::unique_ptr<rpc::GrpcMasterServer>> Listen(const std::string& listen,
 
 // Until a signal ends it.
 Status Serve(const apps::MasterConfig& config, const sigset_t& signals, int* exit_code) {
-  MC_ASSIGN_OR_RETURN(const std::unique_ptr<oplog::SqliteLog> log,
-                      oplog::SqliteLog::Open(config.folder + "/log.db"));
+  MC_ASSIGN_OR_RETURN(const std::unique_ptr<oplog::LogFolder> files,
+                      oplog::LogFolder::Open(config.folder));
+  oplog::SqliteLog* const log = &files->log();
   MC_ASSIGN_OR_RETURN(const std::unique_ptr<master::Master> master,
-                      master::Master::Open(config.options, {*log, env::SystemClock::Instance(),
-                                                            env::SystemRandom::Instance()}));
+                      master::Master::Open(
+                          config.options, {*log,
+                                           env::SystemClock::Instance(),
+                                           env::SystemRandom::Instance(),
+                                           {.snapshots = &files->snapshots(), .open_log = [&files] {
+                                              return files->OpenReader();
+                                            }}}));
   // Before anybody can ask; the log is still this thread's.
   Result<std::unique_ptr<rpc::GrpcMasterServer>> started = Listen(config.listen, *log, *master);
   if (!started.ok()) {

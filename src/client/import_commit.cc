@@ -5,7 +5,7 @@
 #include "client/steps.h"
 #include "env/clock.h"
 #include "manifest/canonical.h"
-#include "rpc/convert.h"
+#include "codec/values.h"
 
 namespace mooncake::client {
 namespace {
@@ -95,7 +95,7 @@ Status ImportCommit::SubmitOne(const v1::GetImportReply& import, const Participa
   v1::SubmitReceiptRequest submit;
   submit.set_import_id(import_.import_id_);
   submit.set_participant_id(id);
-  rpc::ToProto(digests, submit.mutable_digests());
+  codec::ToProto(digests, submit.mutable_digests());
   MC_RETURN_IF_ERROR(import_.calls_
                          ->Command(&rpc::MasterApi::SubmitReceipt, std::move(submit),
                                    import_.session_->Limits(wait_.cancel))
@@ -111,7 +111,7 @@ Status ImportCommit::CompareOthers() {
     submit.set_import_id(import_.import_id_);
     submit.set_participant_id(id);
     submit.set_compare_only(true);
-    rpc::ToProto(
+    codec::ToProto(
         model::MetadataObject{model::DigestsName(id), digests.size(), Sha256Of(digests), {}},
         submit.mutable_digests());
     MC_RETURN_IF_ERROR(import_.calls_
@@ -140,7 +140,7 @@ Result<model::RevisionMetadata> ImportCommit::WaitUntilOver() {
   int64_t pause_ms = kLookPauseMsMin;
   while (true) {
     MC_ASSIGN_OR_RETURN(const v1::GetImportReply import, Look());
-    if (import.state() == v1::IMPORT_STATE_COMMITTED) return rpc::FromProto(import.metadata());
+    if (import.state() == v1::IMPORT_STATE_COMMITTED) return codec::FromProto(import.metadata());
     if (import.state() == v1::IMPORT_STATE_ABORTED) return AbortOutcome(import);
     if (import_.claimed_any_ && AllReceived(import)) {
       // Before anything becomes READY: a set that is partly ours and partly a different publisher's
@@ -215,18 +215,18 @@ Result<model::RevisionMetadata> ImportCommit::Commit(const v1::GetImportReply& i
 
   v1::CommitImportRequest commit;
   commit.set_import_id(import_.import_id_);
-  rpc::ToProto(manifest_object, commit.mutable_manifest());
-  rpc::ToProto(affinity_object, commit.mutable_affinity());
+  codec::ToProto(manifest_object, commit.mutable_manifest());
+  codec::ToProto(affinity_object, commit.mutable_affinity());
   commit.set_payload_count(plan.objects.size());
   commit.set_logical_payload_bytes(plan.nbytes);
   MC_ASSIGN_OR_RETURN(const Sha256Digest keys, Sha256FromHex(reshard::BuildPayloadKeyDigest(plan)));
-  commit.set_payload_keys_sha256(rpc::BytesOf(keys));
+  commit.set_payload_keys_sha256(codec::BytesOf(keys));
   commit.set_affinity_count(affinity.unit_count);
   MC_ASSIGN_OR_RETURN(const v1::CommitImportReply reply,
                       import_.calls_->Command(&rpc::MasterApi::CommitImport, std::move(commit),
                                               import_.session_->Limits(wait_.cancel)));
   MC_RETURN_IF_ERROR(import_.session_->Step(import_step::kCommitted));
-  return rpc::FromProto(reply.metadata());
+  return codec::FromProto(reply.metadata());
 }
 
 }  // namespace mooncake::client

@@ -10,7 +10,7 @@
 #include "env/deadline.h"
 #include "env/random.h"
 #include "manifest/lookup.h"
-#include "rpc/convert.h"
+#include "codec/values.h"
 
 namespace mooncake::client {
 namespace {
@@ -107,15 +107,15 @@ Status ImportSession::CheckParticipants() {
 Result<v1::BeginImportReply> ImportSession::CallBegin(const ImportRequest& request,
                                                       bool with_list) {
   v1::BeginImportRequest begin;
-  rpc::ToProto(identity_, begin.mutable_identity());
+  codec::ToProto(identity_, begin.mutable_identity());
   begin.set_placement_id(plan_.placement->placement_id);
   MC_ASSIGN_OR_RETURN(const Sha256Digest plan_sha256, Sha256FromHex(plan_.plan_sha256));
-  begin.set_plan_sha256(rpc::BytesOf(plan_sha256));
+  begin.set_plan_sha256(codec::BytesOf(plan_sha256));
   begin.set_ttl_ms(session_->options.import_ttl_ms);
   begin.set_preferred_host_id(session_->options.host_id);
   const std::optional<model::StoragePolicy>& policy =
       request.policy ? request.policy : session_->options.default_policy;
-  if (policy) rpc::ToProto(*policy, begin.mutable_policy());
+  if (policy) codec::ToProto(*policy, begin.mutable_policy());
   for (const ImportClaims::Claim& claim : claims_) begin.add_claim(claim.second);
   if (with_list) {
     for (const reshard::ParticipantUpload& upload : plan_.participants) {

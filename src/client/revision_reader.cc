@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "client/steps.h"
 #include "manifest/json.h"
-#include "rpc/convert.h"
+#include "codec/values.h"
 
 namespace mooncake::client {
 namespace {
@@ -48,7 +48,7 @@ RevisionReader::~RevisionReader() {
 
 Status RevisionReader::Acquire(const model::WeightIdentity& identity) {
   v1::OpenRevisionRequest open;
-  rpc::ToProto(identity, open.mutable_identity());
+  codec::ToProto(identity, open.mutable_identity());
   open.set_ttl_ms(session_->options.lease_ttl_ms);
   open.set_holder(session_->options.holder);
   MC_ASSIGN_OR_RETURN(const v1::OpenRevisionReply reply,
@@ -56,7 +56,7 @@ Status RevisionReader::Acquire(const model::WeightIdentity& identity) {
                                               session_->Limits(cancel_)));
   lease_id_ = reply.lease_id();
   kept_ = session_->keeper.KeepRevision(lease_id_, session_->options.lease_ttl_ms);
-  MC_ASSIGN_OR_RETURN(metadata_, rpc::FromProto(reply.metadata()));
+  MC_ASSIGN_OR_RETURN(metadata_, codec::FromProto(reply.metadata()));
   if (metadata_.identity != identity) {
     return Internal("asked for " + model::Describe(identity) + ", got " +
                     model::Describe(metadata_.identity));
@@ -73,7 +73,7 @@ Status RevisionReader::LocateMetadata() {
       session_->calls.Ask(&rpc::MasterApi::LocateObjects, locate, session_->Limits(cancel_)));
   std::vector<model::MetadataObject> digests;  // the reply has them in participant order
   for (const v1::MetadataObject& proto : reply.metadata_objects()) {
-    MC_ASSIGN_OR_RETURN(model::MetadataObject object, rpc::FromProto(proto));
+    MC_ASSIGN_OR_RETURN(model::MetadataObject object, codec::FromProto(proto));
     if (object.name != model::kManifestName && object.name != model::kAffinityName) {
       digests.push_back(object);
     }

@@ -71,7 +71,7 @@ Result<manifest::StoredManifestPtr> StoreClient::ReadManifest(
 Result<RevisionView> StoreClient::GetMetadata(const model::WeightIdentity& identity) {
   MC_RETURN_IF_ERROR(model::ValidateIdentity(identity));
   v1::GetWeightRequest get;
-  rpc::ToProto(identity, get.mutable_identity());
+  codec::ToProto(identity, get.mutable_identity());
   MC_ASSIGN_OR_RETURN(const v1::GetWeightReply reply,
                       session_->calls.Ask(&rpc::MasterApi::GetWeight, get, session_->Limits()));
   return ViewFromProto(reply.metadata());
@@ -124,7 +124,7 @@ Result<model::RevisionMetadata> StoreClient::Remove(const model::WeightIdentity&
                                                     const RemoveOptions& options) {
   MC_RETURN_IF_ERROR(model::ValidateIdentity(identity));
   v1::RemoveWeightRequest remove;
-  rpc::ToProto(identity, remove.mutable_identity());
+  codec::ToProto(identity, remove.mutable_identity());
   if (options.expected_metadata_generation) {
     remove.set_expected_metadata_generation(*options.expected_metadata_generation);
   }

@@ -16,7 +16,7 @@
 #include "master/master.h"
 #include "node/node.h"
 #include "node/node_agent.h"
-#include "oplog/sqlite_log.h"
+#include "oplog/log_folder.h"
 #include "rpc/async_master.h"
 #include "rpc/node_channel.h"
 
@@ -52,8 +52,8 @@ class EmbeddedStore final : public OpenedStore {
     client_.reset();
     agent_.reset();
     if (master_ != nullptr) master_->Stop();
-    if (log_ == nullptr) return;
-    if (const Status closed = log_->Close(); !closed.ok()) {
+    if (files_ == nullptr) return;
+    if (const Status closed = files_->log().Close(); !closed.ok()) {
       Log().error("embedded store: closing the log: {}", closed.ToString());
     }
   }
@@ -62,9 +62,12 @@ class EmbeddedStore final : public OpenedStore {
                const client::StoreClientOptions& client_options) {
     const std::string master_folder = folder + "/" + kMasterFolder;
     MC_RETURN_IF_ERROR(env::MakeFolders(master_folder));
-    MC_ASSIGN_OR_RETURN(log_, oplog::SqliteLog::Open(master_folder + "/" + kLogFile));
-    const master::MasterSeams seams{*log_, env::SystemClock::Instance(),
-                                    env::SystemRandom::Instance()};
+    MC_ASSIGN_OR_RETURN(files_, oplog::LogFolder::Open(master_folder));
+    const master::MasterSeams seams{
+        files_->log(),
+        env::SystemClock::Instance(),
+        env::SystemRandom::Instance(),
+        {.snapshots = &files_->snapshots(), .open_log = [this] { return files_->OpenReader(); }}};
     MC_ASSIGN_OR_RETURN(master_, master::Master::Open(master::MasterOptions{}, seams));
     node::NodeOptions node_options;
     node_options.folder = folder + "/" + kNodeFolder;
@@ -92,7 +95,7 @@ class EmbeddedStore final : public OpenedStore {
 
  private:
   const env::FolderLock lock_;
-  std::unique_ptr<oplog::SqliteLog> log_;
+  std::unique_ptr<oplog::LogFolder> files_;
   std::unique_ptr<master::Master> master_;
   std::shared_ptr<rpc::MasterApi> api_;
   std::shared_ptr<node::Node> node_;

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "codec/values.h"
+#include "mooncake/v1/snapshot.pb.h"
+
 namespace mooncake::master {
 
 Result<const std::string*> CommandTable::Find(std::string_view client_id, uint64_t sequence,
@@ -69,6 +72,47 @@ void CommandTable::Forget(int64_t logged_ms) {
     clients_.erase(client);
     by_last_ms_.erase(by_last_ms_.begin());
   }
+}
+
+void CommandTable::SaveSnapshot(const std::function<void(std::string_view)>& add) const {
+  for (const auto& [client_id, client] : clients_) {
+    v1::CommandsRecord record;
+    record.set_client_id(client_id);
+    record.set_acked_below(client.acked_below);
+    record.set_last_ms(client.last_ms);
+    for (const auto& [sequence, outcome] : client.outcomes) {
+      v1::CommandsRecord::Outcome& out = *record.add_outcomes();
+      out.set_sequence(sequence);
+      out.set_time_ms(outcome.logged_ms);
+      out.set_request_sha256(codec::BytesOf(outcome.request_sha256));
+      out.set_reply(outcome.reply);
+    }
+    add(record.SerializeAsString());
+  }
+}
+
+Status CommandTable::LoadSnapshot(std::string_view bytes) {
+  v1::CommandsRecord record;
+  if (!record.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return Corrupt(fmt::format("{} bytes that are no CommandsRecord", bytes.size()));
+  }
+  const auto [it, is_new] = clients_.try_emplace(record.client_id());
+  if (!is_new) return Corrupt(fmt::format("client {} is there twice", record.client_id()));
+  Client& client = it->second;
+  client.acked_below = record.acked_below();
+  client.last_ms = record.last_ms();
+  by_last_ms_.insert({client.last_ms, it->first});
+  for (const v1::CommandsRecord::Outcome& saved : record.outcomes()) {
+    Outcome outcome{saved.time_ms(), {}, saved.reply()};
+    MC_ASSIGN_OR_RETURN(outcome.request_sha256,
+                        codec::DigestFromLog("request_sha256", saved.request_sha256()));
+    if (!client.outcomes.emplace(saved.sequence(), std::move(outcome)).second) {
+      return Corrupt(fmt::format("command {} of client {} is there twice", saved.sequence(),
+                                 record.client_id()));
+    }
+    ++outcome_count_;
+  }
+  return OkStatus();
 }
 
 void CommandTable::AddTo(model::StateDigest* digest) const {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -44,6 +45,11 @@ class CommandTable {
 
   // Clients whose last command is older than kForgetAfterMs go.
   void Forget(int64_t logged_ms);
+
+  // The records of a snapshot's section "commands", and back: one a client. CORRUPT: the record is
+  // none, or its client is there already.
+  void SaveSnapshot(const std::function<void(std::string_view)>& add) const;
+  Status LoadSnapshot(std::string_view record);
 
   size_t outcome_count() const { return outcome_count_; }
   void AddTo(model::StateDigest* digest) const;

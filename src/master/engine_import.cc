@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
+#include "codec/values.h"
 #include "master/engine.h"
 #include "master/permits.h"
 #include "objects/reservation.h"
-#include "rpc/convert.h"
 #include "weights/decide.h"
 
 namespace mooncake::master {
@@ -21,16 +21,16 @@ Status CheckTtl(std::string_view kind, uint64_t ttl_ms, uint64_t least, uint64_t
 Result<weights::BeginImport> CommandOf(const v1::BeginImportRequest& request) {
   weights::BeginImport command;
   command.client_id = request.command().client_id();
-  command.identity = rpc::FromProto(request.identity());
+  command.identity = codec::FromProto(request.identity());
   command.placement_id = request.placement_id();
   MC_ASSIGN_OR_RETURN(command.plan_sha256,
-                      rpc::DigestFromBytes("plan_sha256", request.plan_sha256()));
+                      codec::DigestFromBytes("plan_sha256", request.plan_sha256()));
   for (const v1::PlannedParticipant& participant : request.participants()) {
     command.participants.push_back(participant.participant_id());
   }
   command.claim.assign(request.claim().begin(), request.claim().end());
   if (request.has_policy()) {
-    MC_ASSIGN_OR_RETURN(command.policy, rpc::FromProto(request.policy()));
+    MC_ASSIGN_OR_RETURN(command.policy, codec::FromProto(request.policy()));
   }
   command.ttl_ms = request.ttl_ms();
   return command;
@@ -54,7 +54,7 @@ Status Engine::Run(const v1::BeginImportRequest& request, v1::BeginImportReply* 
   if (decision.created) {
     std::vector<model::PlannedParticipant> participants;
     participants.reserve(static_cast<size_t>(request.participants_size()));
-    for (const auto& one : request.participants()) participants.push_back(rpc::FromProto(one));
+    for (const auto& one : request.participants()) participants.push_back(codec::FromProto(one));
     MC_ASSIGN_OR_RETURN(
         const std::vector<objects::Event> space,
         objects::PlanReservation(state_.objects, {.import_id = decision.import_id,
@@ -77,7 +77,7 @@ Status Engine::Run(const v1::BeginImportRequest& request, v1::BeginImportReply* 
     if (!index) continue;
     FillProgress(revision->participants[*index], command.client_id, reply->add_participants());
   }
-  rpc::ToProto(revision->policy, reply->mutable_policy());
+  codec::ToProto(revision->policy, reply->mutable_policy());
   reply->set_policy_note(revision->policy_note);
   return OkStatus();
 }
@@ -98,7 +98,7 @@ Status Engine::Run(const v1::GetImportRequest& request, v1::GetImportReply* repl
     const auto silent_ms = deadlines_.SilentMs(id, participant.client_id, batch.now_ms());
     if (silent_ms) progress->set_silent_ms(static_cast<uint64_t>(*silent_ms));
     if (participant.state != model::ParticipantState::kReceived) continue;
-    rpc::ToProto(participant.digests, reply->add_receipts());
+    codec::ToProto(participant.digests, reply->add_receipts());
   }
   for (const std::string& node_id : revision->metadata_node_ids) {
     reply->add_metadata_node_ids(node_id);
@@ -136,7 +136,7 @@ Status Engine::FillOpenImport(const weights::Revision& revision,
     for (const objects::PayloadLocation& location : state_.objects.PayloadsOf(id, *index)) {
       v1::PayloadExtent* payload = extents->add_payloads();
       payload->set_name(location.name.data(), location.name.size());
-      rpc::ToProto(location.extent, payload->mutable_extent());
+      codec::ToProto(location.extent, payload->mutable_extent());
       MC_RETURN_IF_ERROR(permits.AddArena(location.extent.arena_id, model::Access::kWrite));
     }
   }
@@ -171,7 +171,7 @@ Status Engine::Run(const v1::SubmitReceiptRequest& request, v1::SubmitReceiptRep
   command.client_id = request.command().client_id();
   command.import_id = model::ImportId(request.import_id());
   command.participant_id = request.participant_id();
-  MC_ASSIGN_OR_RETURN(command.digests, rpc::FromProto(request.digests()));
+  MC_ASSIGN_OR_RETURN(command.digests, codec::FromProto(request.digests()));
   command.compare_only = request.compare_only();
   MC_ASSIGN_OR_RETURN(const weights::ReceiptDecision decision,
                       weights::DecideReceipt(state_.weights, command));
@@ -187,12 +187,12 @@ Status Engine::Run(const v1::CommitImportRequest& request, v1::CommitImportReply
                    Batch& batch) {
   weights::CommitImport command;
   command.import_id = model::ImportId(request.import_id());
-  MC_ASSIGN_OR_RETURN(command.manifest, rpc::FromProto(request.manifest()));
-  MC_ASSIGN_OR_RETURN(command.affinity, rpc::FromProto(request.affinity()));
+  MC_ASSIGN_OR_RETURN(command.manifest, codec::FromProto(request.manifest()));
+  MC_ASSIGN_OR_RETURN(command.affinity, codec::FromProto(request.affinity()));
   command.payload_count = request.payload_count();
   command.logical_payload_bytes = request.logical_payload_bytes();
   MC_ASSIGN_OR_RETURN(command.payload_keys_sha256,
-                      rpc::DigestFromBytes("payload_keys_sha256", request.payload_keys_sha256()));
+                      codec::DigestFromBytes("payload_keys_sha256", request.payload_keys_sha256()));
   command.affinity_count = request.affinity_count();
   weights::CommitFacts facts;
   if (weights::NeedsCommitFacts(state_.weights, command.import_id)) {

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "codec/values.h"
 #include "master/engine.h"
 #include "master/version.h"
-#include "rpc/convert.h"
 
 namespace mooncake::master {
 namespace {
@@ -20,7 +20,7 @@ Status Engine::Run(const v1::RegisterNodeRequest& request, v1::RegisterNodeReply
     return InvalidArgument(fmt::format("expected {} bytes of grant_key, got {}", kGrantKeyBytes,
                                        request.grant_key().size()));
   }
-  const model::NodeAddress address = rpc::FromProto(request.address());
+  const model::NodeAddress address = codec::FromProto(request.address());
   MC_ASSIGN_OR_RETURN(const std::vector<objects::Event> events,
                       objects::DecideNodeJoin(state_.objects, address, request.capacity_bytes(),
                                               request.durable_arenas()));
@@ -72,7 +72,7 @@ Status Engine::Run(const v1::GetClusterRequest&, v1::GetClusterReply* reply, Bat
   reply->set_version(std::string(Version()));
   for (const objects::Node& node : state_.objects.nodes()) {
     v1::NodeStatus* status = reply->add_nodes();
-    rpc::ToProto(node.address, status->mutable_address());
+    codec::ToProto(node.address, status->mutable_address());
     status->set_capacity_bytes(node.capacity_bytes);
     status->set_used_bytes(node.live_bytes + node.metadata_bytes);
     status->set_releasing_bytes(node.releasing_bytes + node.metadata_releasing_bytes);

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "codec/values.h"
 #include "master/engine.h"
 #include "master/permits.h"
-#include "rpc/convert.h"
 #include "rpc/status_proto.h"
 #include "weights/decide.h"
 
@@ -12,7 +12,7 @@ namespace mooncake::master {
 
 Status Engine::Run(const v1::GetWeightRequest& request, v1::GetWeightReply* reply, Batch&) {
   MC_ASSIGN_OR_RETURN(const weights::Revision* revision,
-                      weights::Query(state_.weights, rpc::FromProto(request.identity())));
+                      weights::Query(state_.weights, codec::FromProto(request.identity())));
   FillMetadata(*revision, reply->mutable_metadata());
   return OkStatus();
 }
@@ -23,7 +23,8 @@ Status Engine::Run(const v1::ListWeightsRequest& request, v1::ListWeightsReply* 
   query.name_space = request.name_space();
   query.resource_id = request.resource_id();
   for (const int number : request.availability()) {
-    MC_ASSIGN_OR_RETURN(const model::Availability availability, rpc::AvailabilityFromProto(number));
+    MC_ASSIGN_OR_RETURN(const model::Availability availability,
+                        codec::AvailabilityFromProto(number));
     query.availability.insert(availability);
   }
   query.page_size = request.page_size();
@@ -44,7 +45,7 @@ Status Engine::Run(const v1::OpenRevisionRequest& request, v1::OpenRevisionReply
                                        options_.lease_ttl_min_ms, options_.lease_ttl_max_ms,
                                        request.ttl_ms()));
   }
-  const model::WeightIdentity identity = rpc::FromProto(request.identity());
+  const model::WeightIdentity identity = codec::FromProto(request.identity());
   MC_ASSIGN_OR_RETURN(
       const weights::OpenDecision decision,
       weights::DecideOpen(state_.weights, {identity, request.ttl_ms(), request.holder()}));
@@ -74,7 +75,7 @@ Status Engine::Run(const v1::LocateObjectsRequest& request, v1::LocateObjectsRep
     object->set_name(name);
     object->set_bytes(location.extent.bytes);
     object->set_participant(location.participant);
-    rpc::ToProto(location.extent, object->add_replicas());
+    codec::ToProto(location.extent, object->add_replicas());
     MC_RETURN_IF_ERROR(permits.AddArena(location.extent.arena_id, model::Access::kRead));
   }
   for (const weights::Participant& participant : revision->participants) {
@@ -82,7 +83,7 @@ Status Engine::Run(const v1::LocateObjectsRequest& request, v1::LocateObjectsRep
   }
   if (!request.metadata_objects()) return OkStatus();
   const auto add = [&](const model::MetadataObject& object) {
-    rpc::ToProto(object, reply->add_metadata_objects());
+    codec::ToProto(object, reply->add_metadata_objects());
     return permits.AddMetadata(object.node_id, model::Access::kMetadataRead);
   };
   MC_RETURN_IF_ERROR(add(revision->manifest));
@@ -115,7 +116,7 @@ Status Engine::Run(const v1::RemoveWeightRequest& request, v1::RemoveWeightReply
   // A reader whose time is over does not block a removal.
   ExpireLeases(batch);
   weights::RemoveWeight command;
-  command.identity = rpc::FromProto(request.identity());
+  command.identity = codec::FromProto(request.identity());
   if (request.has_expected_metadata_generation()) {
     command.expected_metadata_generation =
         model::MetadataGeneration(request.expected_metadata_generation());
@@ -130,7 +131,7 @@ Status Engine::Run(const v1::RemoveWeightRequest& request, v1::RemoveWeightReply
 }
 
 void Engine::FillMetadata(const weights::Revision& revision, v1::RevisionMetadata* proto) const {
-  rpc::ToProto(state_.weights.MetadataOf(revision), proto);
+  codec::ToProto(state_.weights.MetadataOf(revision), proto);
   proto->set_physical_bytes(state_.objects.PhysicalBytes(revision.import_id));
 }
 

@@ -15,7 +15,6 @@
 namespace mooncake::master {
 namespace {
 
-constexpr std::string_view kClusterIdKey = "cluster_id";
 constexpr size_t kClusterIdBytes = 16;
 
 template <class Request>
@@ -108,7 +107,8 @@ class Master::CallOf final : public Call {
 
 Result<std::unique_ptr<Master>> Master::Open(const MasterOptions& options, MasterSeams seams) {
   MC_RETURN_IF_ERROR(Validate(options));
-  MC_ASSIGN_OR_RETURN(ReplicatedState state, ReplayAndTakeOver(seams.log, seams.clock.WallMs()));
+  MC_ASSIGN_OR_RETURN(ReplicatedState state, ReplayAndTakeOver(seams.log, seams.snapshots.snapshots,
+                                                               seams.clock.WallMs()));
   MC_ASSIGN_OR_RETURN(std::string cluster_id, ReadOrMakeClusterId(seams));
   Log().info("master: serves cluster {} from log sequence {}, term {}: {} revisions, {} objects",
              cluster_id, state.sequence, state.term, state.weights.revisions().size(),
@@ -123,13 +123,16 @@ Master::Master(const MasterOptions& options, MasterSeams seams, std::string clus
       seams_(seams),
       cluster_id_(std::move(cluster_id)),
       engine_(options, cluster_id_, seams.clock),
-      clock_(seams.clock, options.pause_tolerance_ms) {}
+      clock_(seams.clock, options.pause_tolerance_ms),
+      snapshotter_(seams_.snapshots, {options.snapshot_every_records, options.snapshot_every_bytes},
+                   cluster_id_) {}
 
 Master::~Master() { Stop(); }
 
 void Master::Start() {
   MC_CHECK(!thread_.joinable());
   thread_ = std::thread([this] { Loop(); });
+  snapshotter_.Start();
 }
 
 void Master::Stop() {
@@ -141,6 +144,7 @@ void Master::Stop() {
   }
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
+  snapshotter_.Stop();
   std::move(waiting_.begin(), waiting_.end(), std::back_inserter(left));
   waiting_.clear();
   for (const auto& call : left) call->Fail(Unavailable("the Master is stopping"));
@@ -196,6 +200,7 @@ bool Master::Step() {
   const Status flushed = batch.failure().ok() ? Flush(batch) : batch.failure();
   if (flushed.ok()) {
     for (const auto& call : ran) call->Answer();
+    more_due_ = DropSuperfluousLog() || more_due_;
     return had_calls || !batch.empty() || more_due_;
   }
   Log().error("master: a batch of {} bytes at log sequence {} failed: {}", batch.bytes(),
@@ -247,8 +252,25 @@ Status Master::Flush(const Batch& batch) {
   MC_RETURN_IF_ERROR(seams_.log.Append(record));
   state.sequence = record.sequence;
   state.logged_ms = record.time_ms;
+  snapshotter_.NoteAppended(1, payload.size());
   if (replayed_ != nullptr) VerifyReplay(record);
   return OkStatus();
+}
+
+Result<uint64_t> Master::TakeSnapshot() {
+  if (seams_.snapshots.snapshots == nullptr) return Unsupported("this Master takes no snapshots");
+  return snapshotter_.Take();
+}
+
+bool Master::DropSuperfluousLog() {
+  const uint64_t before = snapshotter_.drop_before();
+  if (before <= dropped_before_) return false;
+  const Result<bool> more = seams_.log.DropBefore(before, options_.log_drop_records_max);
+  // Nothing is lost but space; the next snapshot names it again.
+  if (!more.ok()) Log().warn("master: the log is not shortened: {}", more.status().ToString());
+  if (more.ok() && *more) return true;
+  dropped_before_ = before;
+  return false;
 }
 
 void Master::VerifyReplay(const oplog::LogRecordView& record) {
@@ -266,7 +288,8 @@ void Master::VerifyReplay(const oplog::LogRecordView& record) {
 }
 
 void Master::Rebuild() {
-  Result<ReplicatedState> state = ReplayAndTakeOver(seams_.log, seams_.clock.WallMs());
+  Result<ReplicatedState> state =
+      ReplayAndTakeOver(seams_.log, seams_.snapshots.snapshots, seams_.clock.WallMs());
   if (state.ok()) {
     Log().info("master: the log is read again up to sequence {}", state->sequence);
     Adopt(*std::move(state));

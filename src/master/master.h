@@ -33,6 +33,7 @@
 #include "master/engine.h"
 #include "master/logged_clock.h"
 #include "master/options.h"
+#include "master/snapshotter.h"
 #include "oplog/log_store.h"
 #include "rpc/async_master.h"
 
@@ -43,6 +44,7 @@ struct MasterSeams {
   oplog::LogStore& log;
   const env::Clock& clock;
   env::RandomSource& random;  // for the cluster's id
+  SnapshotSeams snapshots = {};
 };
 
 class Master final : public rpc::AsyncMaster {
@@ -56,6 +58,9 @@ class Master final : public rpc::AsyncMaster {
   void Start();
   // Ends it; requests that are still queued, and later ones, get UNAVAILABLE. Idempotent.
   void Stop();
+
+  // Without Start: takes a snapshot now (null seams: UNSUPPORTED) and returns its sequence.
+  Result<uint64_t> TakeSnapshot();
 
   // Without Start: runs one batch. True: there was something to do (or more is due now).
   bool Step();
@@ -87,6 +92,8 @@ class Master final : public rpc::AsyncMaster {
   std::vector<std::unique_ptr<Call>> RunCalls(Calls& calls, Batch& batch);
   Status Flush(const Batch& batch);
   void VerifyReplay(const oplog::LogRecordView& record);
+  // True: more of the log is superfluous.
+  bool DropSuperfluousLog();
   // After a failure: reads the log again, or remembers why it could not.
   void Rebuild();
   void Adopt(ReplicatedState state);
@@ -103,6 +110,8 @@ class Master final : public rpc::AsyncMaster {
   int64_t rebuild_at_ms_ = 0;
   std::unique_ptr<ReplicatedState> replayed_;  // beside the live state, when verify_replay_every
   bool more_due_ = false;
+  Snapshotter snapshotter_;
+  uint64_t dropped_before_ = 0;  // of the log
 
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -37,6 +37,13 @@ struct MasterOptions {
   int64_t upkeep_interval_ms = 20;
   // After a failed append: pause between attempts to read the log again.
   int64_t rebuild_retry_ms = 1'000;
+  // A snapshot is taken once the log has grown by so many records or bytes since the last one; 0:
+  // not for that reason.
+  uint64_t snapshot_every_records = 100'000;
+  uint64_t snapshot_every_bytes = 64u << 20;
+  // Of what a snapshot made superfluous, records dropped from the log between two batches.
+  uint64_t log_drop_records_max = 500;
+
   // The process may be stopped or starved (SIGSTOP, a suspended laptop). Between two looks at the
   // clock at most this much counts, so that clients who could not reach the Master lose nothing. 0:
   // all of it counts.

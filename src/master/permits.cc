@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "rpc/convert.h"
+#include "codec/values.h"
 
 namespace mooncake::master {
 
@@ -37,8 +37,8 @@ Status Permits::Add(const objects::Node& node, model::Grant grant) {
     return Unavailable(fmt::format("node {} has not registered with this Master yet", node_id));
   }
   if (!present->alive) return Unavailable(fmt::format("node {} is not reporting", node_id));
-  rpc::ToProto(grant, model::GrantMac(present->grant_key, grant), grants_->Add());
-  if (addressed_.insert(node_id).second) rpc::ToProto(node.address, addresses_->Add());
+  codec::ToProto(grant, model::GrantMac(present->grant_key, grant), grants_->Add());
+  if (addressed_.insert(node_id).second) codec::ToProto(node.address, addresses_->Add());
   return OkStatus();
 }
 

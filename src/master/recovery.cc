@@ -2,15 +2,53 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+#include <utility>
+
+#include "master/snapshot.h"
 #include "mooncake/v1/log.pb.h"
 
 namespace mooncake::master {
 
-Result<ReplicatedState> Replay(oplog::LogStore& log) {
+namespace {
+
+// Whether `log` continues what the snapshot holds.
+Status CheckContinues(oplog::LogStore& log, const v1::SnapshotHeader& header) {
+  MC_ASSIGN_OR_RETURN(const std::optional<std::string> cluster_id, log.ReadMeta(kClusterIdKey));
+  if (cluster_id && *cluster_id != header.cluster_id()) {
+    return Corrupt(fmt::format("the log is cluster {}'s, the snapshot cluster {}'s", *cluster_id,
+                               header.cluster_id()));
+  }
   MC_ASSIGN_OR_RETURN(const uint64_t last, log.LastSequence());
+  if (last >= header.sequence()) return OkStatus();
+  return Corrupt(fmt::format("the log ends at sequence {}, the snapshot was taken after {}", last,
+                             header.sequence()));
+}
+
+}  // namespace
+
+Result<ReplicatedState> Replay(oplog::LogStore& log, oplog::SnapshotStore* snapshots) {
   ReplicatedState state;
-  MC_RETURN_IF_ERROR(log.Scan(
-      1, [&state](const oplog::LogRecordView& record) { return state.ApplyRecord(record); }));
+  if (snapshots != nullptr) {
+    MC_ASSIGN_OR_RETURN(std::optional<DecodedSnapshot> newest, LoadNewestSnapshot(*snapshots));
+    if (newest) {
+      MC_RETURN_IF_ERROR(CheckContinues(log, newest->header));
+      state = std::move(newest->state);
+    }
+  }
+  MC_ASSIGN_OR_RETURN(const uint64_t last, log.LastSequence());
+  MC_ASSIGN_OR_RETURN(const uint64_t first, log.FirstSequence());
+  if (first > state.sequence + 1) {
+    return Corrupt(
+        fmt::format("the log begins at sequence {}, and no snapshot that can be read "
+                    "holds what came before: the newest ends at {}",
+                    first, state.sequence));
+  }
+  if (last > state.sequence) {
+    MC_RETURN_IF_ERROR(log.Scan(state.sequence + 1, [&state](const oplog::LogRecordView& record) {
+      return state.ApplyRecord(record);
+    }));
+  }
   if (state.sequence != last) {
     return Corrupt(
         fmt::format("the log ends at sequence {}, {} were replayed", last, state.sequence));
@@ -23,8 +61,9 @@ Result<ReplicatedState> Replay(oplog::LogStore& log) {
   return state;
 }
 
-Result<ReplicatedState> ReplayAndTakeOver(oplog::LogStore& log, int64_t wall_ms) {
-  MC_ASSIGN_OR_RETURN(ReplicatedState state, Replay(log));
+Result<ReplicatedState> ReplayAndTakeOver(oplog::LogStore& log, oplog::SnapshotStore* snapshots,
+                                          int64_t wall_ms) {
+  MC_ASSIGN_OR_RETURN(ReplicatedState state, Replay(log, snapshots));
   v1::LogBatch barrier;
   barrier.set_time_ms(state.sequence == 0 ? wall_ms : state.logged_ms);
   const std::string payload = barrier.SerializeAsString();

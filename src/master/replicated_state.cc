@@ -56,6 +56,10 @@ Status ReplicatedState::ApplyRecord(const oplog::LogRecordView& record) {
     return Corrupt(fmt::format("{}: expected sequence {} and time {} ms, got time {}", where,
                                sequence + 1, record.time_ms, batch.time_ms()));
   }
+  if (sequence > 0 && (record.term < term || record.time_ms < logged_ms)) {
+    return Corrupt(fmt::format("{} runs back: expected term >= {} and time >= {} ms, got {} and {}",
+                               where, term, logged_ms, record.term, record.time_ms));
+  }
   commands.Forget(batch.time_ms());
   for (int i = 0; i < batch.events_size(); ++i) {
     const Status status = ApplyEvent(batch.events(i), batch.time_ms(), this);

@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "codec/values.h"
 #include "env/manual_clock.h"
 #include "env/random.h"
 #include "master/master.h"
 #include "model/affinity.h"
 #include "model/grant.h"
 #include "oplog/memory_log.h"
-#include "rpc/convert.h"
 #include "rpc/status_proto.h"
 
 namespace mooncake::master {
@@ -104,7 +104,7 @@ class BookNode {
   // Whether this node would honour the grant.
   bool Honours(const v1::Grant& grant) const {
     return grant.instance_id() == instance_id_ &&
-           model::GrantMacMatches(Key(), rpc::FromProto(grant).value(), grant.mac());
+           model::GrantMacMatches(Key(), codec::FromProto(grant).value(), grant.mac());
   }
   void OpenForWriting(const v1::Grant& grant) {
     ASSERT_TRUE(Honours(grant));
@@ -190,7 +190,7 @@ class BookClient {
   // The commit that fits the plan.
   static v1::CommitImportRequest Commit(const v1::BeginImportRequest& plan, uint64_t import_id,
                                         const std::string& node_id) {
-    const std::string group = model::GroupId(rpc::FromProto(plan.identity()));
+    const std::string group = model::GroupId(codec::FromProto(plan.identity()));
     std::vector<model::AffinityMember> members;
     std::vector<std::string> keys;
     uint64_t bytes = 0;
@@ -209,14 +209,14 @@ class BookClient {
     request.set_payload_count(members.size());
     request.set_logical_payload_bytes(bytes);
     request.set_payload_keys_sha256(
-        rpc::BytesOf(Sha256FromHex(model::PayloadKeyDigest({keys.begin(), keys.end()})).value()));
+        codec::BytesOf(Sha256FromHex(model::PayloadKeyDigest({keys.begin(), keys.end()})).value()));
     request.set_affinity_count(affinity.unit_count);
     return request;
   }
 
   rpc::MasterApi& master() { return master_; }
 
-  static std::string Sha256Text(const std::string& text) { return rpc::BytesOf(Sha256Of(text)); }
+  static std::string Sha256Text(const std::string& text) { return codec::BytesOf(Sha256Of(text)); }
 
  private:
   rpc::MasterApi& master_;
@@ -283,7 +283,18 @@ class TestWorld {
   void RestartMaster(size_t records) {
     master_.reset();
     log_ = oplog::MemoryLog::CopyOf(*log_, records);
+    const std::vector<uint64_t> sequences = snapshots_.List().value();
+    for (const uint64_t sequence : sequences) {
+      if (sequence > records) MC_CHECK(snapshots_.Remove(sequence).ok());
+    }
     OpenMaster();
+  }
+  oplog::MemorySnapshots& snapshots() { return snapshots_; }
+  SnapshotSeams Snapshots() {
+    return {
+        .snapshots = &snapshots_, .open_log = [this]() -> Result<std::unique_ptr<oplog::LogStore>> {
+          return std::unique_ptr<oplog::LogStore>(oplog::MemoryLog::CopyOf(*log_, log_->size()));
+        }};
   }
 
   // Publishes whole, by the book. OK with the committed metadata, or the first refusal.
@@ -379,7 +390,7 @@ class TestWorld {
 
  private:
   void OpenMaster() {
-    auto master = Master::Open(options_, {*log_, clock_, random_});
+    auto master = Master::Open(options_, {*log_, clock_, random_, Snapshots()});
     MC_CHECK(master.ok());
     master_ = *std::move(master);
   }
@@ -388,6 +399,7 @@ class TestWorld {
   env::ManualClock clock_;
   env::SeededRandom random_{1};
   std::unique_ptr<oplog::MemoryLog> log_;
+  oplog::MemorySnapshots snapshots_;
   std::unique_ptr<Master> master_;
   SteppedMaster api_;
   std::vector<std::unique_ptr<BookNode>> nodes_;

@@ -116,6 +116,8 @@ class Catalog {
   // Of one participant, in the order of the plan.
   std::vector<PayloadLocation> PayloadsOf(ImportId id, uint32_t participant) const;
 
+  const std::map<ArenaId, Arena>& arenas() const { return arenas_; }
+
   // What a commit must agree with; `group_id` makes the payload keys. O(n log n), whole summary.
   model::GroupFacts FactsOf(ImportId id, std::string_view group_id) const;
 
@@ -134,6 +136,8 @@ class Catalog {
   Sha256Digest Digest() const;
 
  private:
+  friend class SnapshotLoader;
+
   Status ApplyOne(const NodeJoined& event);
   Status ApplyOne(const ArenaReserved& event);
   Status ApplyOne(const ArenasReleasing& event);

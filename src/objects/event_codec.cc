@@ -1,6 +1,6 @@
 #include "objects/event_codec.h"
 
-#include <algorithm>
+#include "codec/values.h"
 
 namespace mooncake::objects {
 namespace {
@@ -17,17 +17,10 @@ v1::LogEvent Sealed(v1::EventKind kind, const Body& body) {
   return logged;
 }
 
-std::string BytesOf(const Sha256Digest& digest) {
-  return {reinterpret_cast<const char*>(digest.data()), digest.size()};
-}
-
 v1::LogEvent Encode(const NodeJoined& event) {
   v1::NodeEvent body;
   auto& joined = *body.mutable_joined();
-  joined.mutable_address()->set_node_id(event.address.node_id);
-  joined.mutable_address()->set_instance_id(event.address.instance_id);
-  joined.mutable_address()->set_host_id(event.address.host_id);
-  joined.mutable_address()->set_socket_path(event.address.socket_path);
+  codec::ToProto(event.address, joined.mutable_address());
   joined.set_capacity_bytes(event.capacity_bytes);
   joined.set_durable_arenas(event.durable_arenas);
   return Sealed(v1::EVENT_KIND_NODE, body);
@@ -92,11 +85,7 @@ v1::LogEvent Encode(const MetadataStored& event) {
   auto& stored = *body.mutable_metadata_stored();
   stored.set_import_id(event.import_id.value);
   for (const model::MetadataObject& object : event.objects) {
-    auto& added = *stored.add_objects();
-    added.set_name(object.name);
-    added.set_bytes(object.bytes);
-    added.set_sha256(BytesOf(object.sha256));
-    added.set_node_id(object.node_id);
+    codec::ToProto(object, stored.add_objects());
   }
   return Sealed(v1::EVENT_KIND_OBJECT, body);
 }
@@ -125,8 +114,7 @@ Result<Event> DecodeNode(const std::string& bytes) {
   }
   const auto& joined = body.joined();
   NodeJoined event;
-  event.address = {joined.address().node_id(), joined.address().instance_id(),
-                   joined.address().host_id(), joined.address().socket_path()};
+  event.address = codec::FromProto(joined.address());
   event.capacity_bytes = joined.capacity_bytes();
   event.durable_arenas = joined.durable_arenas();
   return Event(std::move(event));
@@ -173,15 +161,7 @@ Result<Event> DecodeMetadataStored(const v1::ObjectEvent::MetadataStored& stored
   MetadataStored event;
   event.import_id = ImportId(stored.import_id());
   for (const v1::MetadataObject& object : stored.objects()) {
-    model::MetadataObject& added = event.objects.emplace_back();
-    if (object.sha256().size() != added.sha256.size()) {
-      return Corrupt("the logged digest of " + object.name() + " has " +
-                     std::to_string(object.sha256().size()) + " bytes");
-    }
-    added.name = object.name();
-    added.bytes = object.bytes();
-    std::copy(object.sha256().begin(), object.sha256().end(), added.sha256.begin());
-    added.node_id = object.node_id();
+    MC_ASSIGN_OR_RETURN(event.objects.emplace_back(), codec::FromLog(object));
   }
   return Event(std::move(event));
 }

@@ -1,5 +1,5 @@
 // The Master's log as its sequencer sees it: opaque records, numbered from 1 without holes, each
-// durable before Append returns.
+// durable before Append returns. What a snapshot has made superfluous is dropped from the front.
 //
 // A LogStore never looks into a payload and never decides anything. Implementations: SqliteLog (one
 // machine), MemoryLog (tests and simulation).
@@ -45,11 +45,17 @@ class LogStore {
   virtual Status Append(const LogRecordView& record) = 0;
 
   // Calls `visit` for every record from `sequence` on, in order; stops at its first error and
-  // returns it.
+  // returns it. CORRUPT: `sequence` was dropped.
   virtual Status Scan(uint64_t sequence, const Visitor& visit) = 0;
 
   // 0: the log is empty.
   virtual Result<uint64_t> LastSequence() = 0;
+  // Of the first record that is there. 0: the log is empty.
+  virtual Result<uint64_t> FirstSequence() = 0;
+
+  // Drops records from the front that are below `sequence`, at most `records_max` of them, never
+  // the last of all. True: there is more to drop.
+  virtual Result<bool> DropBefore(uint64_t sequence, uint64_t records_max) = 0;
 
   // A few small values beside the log (the cluster's id, the address bound first). Durable when OK.
   virtual Result<std::optional<std::string>> ReadMeta(std::string_view key) = 0;

@@ -116,6 +116,35 @@ TEST_P(LogStoreTest, ReadsBackWhatWasAppendedAlsoAfterRestart) {
   EXPECT_TRUE(ReadFrom(201).empty());
 }
 
+TEST_P(LogStoreTest, DropsFromTheFrontInStepsAndNeverTheLast) {
+  EXPECT_EQ(log().FirstSequence().value(), 0u);
+  EXPECT_FALSE(log().DropBefore(5, 10).value());
+  for (uint64_t sequence = 1; sequence <= 10; ++sequence) {
+    ASSERT_TRUE(log().Append({sequence, 1, 7, "record " + std::to_string(sequence)}).ok());
+  }
+  EXPECT_EQ(log().FirstSequence().value(), 1u);
+  EXPECT_FALSE(log().DropBefore(1, 10).value());
+  EXPECT_EQ(ReadFrom(1).size(), 10u);
+  EXPECT_TRUE(log().DropBefore(7, 4).value()) << "more is to be dropped";
+  EXPECT_EQ(log().FirstSequence().value(), 5u);
+  EXPECT_FALSE(log().DropBefore(7, 4).value());
+  for (const bool restarted : {false, true}) {
+    if (restarted) backend_->Restart();
+    EXPECT_EQ(log().FirstSequence().value(), 7u);
+    EXPECT_EQ(log().LastSequence().value(), 10u);
+    ASSERT_EQ(ReadFrom(7).size(), 4u);
+    EXPECT_EQ(ReadFrom(7).front().payload, "record 7");
+    const Status gone = log().Scan(6, [](const LogRecordView&) { return OkStatus(); });
+    EXPECT_EQ(gone.code(), Code::kCorrupt) << gone.ToString();
+  }
+  EXPECT_FALSE(log().DropBefore(1'000, 100).value());
+  EXPECT_EQ(log().FirstSequence().value(), 10u);
+  backend_->Restart();
+  EXPECT_EQ(log().LastSequence().value(), 10u);
+  ASSERT_TRUE(log().Append({11, 1, 7, "after"}).ok());
+  EXPECT_EQ(ReadFrom(10).size(), 2u);
+}
+
 TEST_P(LogStoreTest, ARecordLargerThanAPage) {
   std::string payload(5'000'003, 'x');
   for (size_t i = 0; i < payload.size(); ++i) payload[i] = static_cast<char>(i * 2654435761u >> 13);

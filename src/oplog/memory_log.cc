@@ -12,6 +12,7 @@ std::unique_ptr<MemoryLog> MemoryLog::CopyOf(const MemoryLog& other, size_t reco
   std::lock_guard lock(other.mutex_);
   MC_CHECK(records <= other.records_.size());
   copy->records_.assign(other.records_.begin(), other.records_.begin() + records);
+  copy->dropped_ = std::min(other.dropped_, records);
   copy->meta_ = other.meta_;
   return copy;
 }
@@ -55,6 +56,10 @@ Status MemoryLog::Scan(uint64_t sequence, const Visitor& visit) {
       std::lock_guard lock(mutex_);
       MC_RETURN_IF_ERROR(read_status_);
       if (next > records_.size()) return OkStatus();
+      if (next <= dropped_) {
+        return Corrupt(
+            fmt::format("hole in the log: expected sequence {}, got {}", next, dropped_ + 1));
+      }
       record = records_[next - 1];
     }
     MC_RETURN_IF_ERROR(visit({record.sequence, record.term, record.time_ms, record.payload}));
@@ -65,6 +70,20 @@ Result<uint64_t> MemoryLog::LastSequence() {
   std::lock_guard lock(mutex_);
   MC_RETURN_IF_ERROR(read_status_);
   return uint64_t{records_.size()};
+}
+
+Result<uint64_t> MemoryLog::FirstSequence() {
+  std::lock_guard lock(mutex_);
+  MC_RETURN_IF_ERROR(read_status_);
+  return records_.empty() ? uint64_t{0} : uint64_t{dropped_ + 1};
+}
+
+Result<bool> MemoryLog::DropBefore(uint64_t sequence, uint64_t records_max) {
+  std::lock_guard lock(mutex_);
+  const uint64_t last = records_.size();
+  const uint64_t wanted = std::min(sequence, std::max<uint64_t>(last, 1)) - 1;
+  for (; dropped_ < wanted && records_max > 0; --records_max) records_[dropped_++].payload.clear();
+  return dropped_ < wanted;
 }
 
 Result<std::optional<std::string>> MemoryLog::ReadMeta(std::string_view key) {

@@ -29,12 +29,15 @@ class MemoryLog final : public LogStore {
   };
 
   MemoryLog() = default;
-  // A log as a crash left it: the first `records` records of `other`, and its meta values.
+  // A log as a crash left it: the first `records` records that `other` ever had (less those that it
+  // dropped), and its meta values.
   static std::unique_ptr<MemoryLog> CopyOf(const MemoryLog& other, size_t records);
 
   Status Append(const LogRecordView& record) override;
   Status Scan(uint64_t sequence, const Visitor& visit) override;
   Result<uint64_t> LastSequence() override;
+  Result<uint64_t> FirstSequence() override;
+  Result<bool> DropBefore(uint64_t sequence, uint64_t records_max) override;
   Result<std::optional<std::string>> ReadMeta(std::string_view key) override;
   Status WriteMeta(std::string_view key, std::string_view value) override;
   Status Close() override;
@@ -46,14 +49,15 @@ class MemoryLog final : public LogStore {
   // Called after each durable append, outside the lock, with the number of records.
   void OnAppend(std::function<void(size_t records)> hook);
 
-  size_t size() const;
+  size_t size() const;  // dropped ones included
   Record At(size_t index) const;
   // Replaces the payload of a record, as damage would.
   void Damage(size_t index, std::string payload);
 
  private:
   mutable std::mutex mutex_;
-  std::vector<Record> records_;
+  std::vector<Record> records_;  // [0, dropped_) are empty
+  size_t dropped_ = 0;
   std::map<std::string, std::string, std::less<>> meta_;
   AppendFault fault_ = AppendFault::kLost;
   int faults_left_ = 0;

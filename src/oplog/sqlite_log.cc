@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <limits>
 
 #include "base/digest.h"
@@ -26,6 +27,8 @@ constexpr const char* kCreateTables =
     " payload BLOB NOT NULL, checksum BLOB NOT NULL) STRICT;";
 
 constexpr std::string_view kSchemaVersionKey = "schema_version";
+// Of the first row that was not dropped; absent: 1. So that a row missing in front is seen.
+constexpr std::string_view kFirstSequenceKey = "first_sequence";
 
 // XXH3-128 over sequence, term and time as little-endian 64-bit words and the XXH3-128 of the
 // payload.
@@ -126,7 +129,8 @@ Status SqliteLog::CheckSchemaVersion() {
 
 Status SqliteLog::Verify() {
   tail_ = {};
-  return ScanRows(1, [this](const LogRecordView& record) {
+  MC_ASSIGN_OR_RETURN(const uint64_t first, ReadFirst());
+  return ScanRows(first, [this](const LogRecordView& record) {
     tail_ = {record.sequence, record.term, record.time_ms};
     return OkStatus();
   });
@@ -211,6 +215,51 @@ Result<uint64_t> SqliteLog::LastSequence() {
   if (!options_.read_only) return tail_.sequence;
   MC_ASSIGN_OR_RETURN(int64_t last, database_->QueryInt("SELECT max(sequence) FROM log"));
   return static_cast<uint64_t>(last);
+}
+
+Result<uint64_t> SqliteLog::ReadFirst() {
+  MC_ASSIGN_OR_RETURN(const std::optional<std::string> text, ReadMeta(kFirstSequenceKey));
+  if (!text) return uint64_t{1};
+  uint64_t first = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), first);
+  if (error != std::errc() || end != text->data() + text->size() || first == 0) {
+    return Corrupt(fmt::format("{}: {} is \"{}\"", path_, kFirstSequenceKey, *text));
+  }
+  return first;
+}
+
+Result<uint64_t> SqliteLog::FirstSequence() {
+  MC_RETURN_IF_ERROR(EnsureOpen());
+  MC_ASSIGN_OR_RETURN(const uint64_t last, LastSequence());
+  if (last == 0) return uint64_t{0};
+  return ReadFirst();
+}
+
+Result<bool> SqliteLog::DropBefore(uint64_t sequence, uint64_t records_max) {
+  if (options_.read_only) return InvalidArgument(fmt::format("{}: opened read-only", path_));
+  MC_RETURN_IF_ERROR(EnsureOpen());
+  MC_ASSIGN_OR_RETURN(const uint64_t first, ReadFirst());
+  // The last row says what may come next.
+  const uint64_t end = std::min(sequence, tail_.sequence);
+  if (first >= end) return false;
+  const uint64_t step_end = end - first > records_max ? first + records_max : end;
+  if (Status status = DropRows(step_end); !status.ok()) {
+    // With it goes the transaction.
+    Disconnect();
+    return status.WithContext(fmt::format("dropping log sequences below {}", step_end));
+  }
+  return step_end < end;
+}
+
+Status SqliteLog::DropRows(uint64_t end) {
+  MC_RETURN_IF_ERROR(database_->Execute("BEGIN IMMEDIATE"));
+  MC_ASSIGN_OR_RETURN(SqliteStatement drop,
+                      database_->Prepare("DELETE FROM log WHERE sequence < ?1"));
+  drop.BindInt(1, static_cast<int64_t>(end));
+  MC_RETURN_IF_ERROR(drop.Step().status());
+  drop.Reset();
+  MC_RETURN_IF_ERROR(WriteMeta(kFirstSequenceKey, std::to_string(end)));
+  return database_->Execute("COMMIT");
 }
 
 Result<std::optional<std::string>> SqliteLog::ReadMeta(std::string_view key) {

@@ -1,9 +1,10 @@
 // The log of one machine: a SQLite file in WAL mode with synchronous=FULL, one row per record
 // (docs/formats/log.md).
 //
-// Open reads and checks every row: contiguous sequences, checksums, terms and times that never run
-// back; damage anywhere, the last row included, is CORRUPT and names the sequence. (A torn last
-// record cannot occur: SQLite's write-ahead file drops it whole.)
+// Open reads and checks every row from the first one that was not dropped: contiguous sequences,
+// checksums, terms and times that never run back; damage anywhere, the last row included, is
+// CORRUPT and names the sequence. (A torn last record cannot occur: SQLite's write-ahead file drops
+// it whole.)
 //
 // A failed Append closes the connection: the next call opens and checks the file anew, so that what
 // it answers is what SQLite recovered.
@@ -21,8 +22,8 @@ namespace mooncake::oplog {
 inline constexpr int kLogSchemaVersion = 1;
 
 struct SqliteLogOptions {
-  // Nothing is written, not even beside the file; Append and WriteMeta are INVALID_ARGUMENT. The
-  // log may be in use by its Master.
+  // Nothing is written, not even beside the file; Append, DropBefore and WriteMeta are
+  // INVALID_ARGUMENT. The log may be in use by its Master.
   bool read_only = false;
   // How long a lock that another process holds on the file is waited for.
   int busy_timeout_ms = 5000;
@@ -39,6 +40,8 @@ class SqliteLog final : public LogStore {
   Status Append(const LogRecordView& record) override;
   Status Scan(uint64_t sequence, const Visitor& visit) override;
   Result<uint64_t> LastSequence() override;
+  Result<uint64_t> FirstSequence() override;
+  Result<bool> DropBefore(uint64_t sequence, uint64_t records_max) override;
   Result<std::optional<std::string>> ReadMeta(std::string_view key) override;
   Status WriteMeta(std::string_view key, std::string_view value) override;
   Status Close() override;
@@ -61,6 +64,9 @@ class SqliteLog final : public LogStore {
   Status CreateSchema();
   Status CheckSchemaVersion();
   Status Verify();
+  // The first sequence that was not dropped, whether it was appended already or not.
+  Result<uint64_t> ReadFirst();
+  Status DropRows(uint64_t end);
   Status ScanRows(uint64_t sequence, const Visitor& visit);
   void Disconnect();
 

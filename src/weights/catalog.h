@@ -119,6 +119,9 @@ class Catalog {
 
   const std::map<ImportId, Revision>& revisions() const { return revisions_; }
   const std::map<LeaseId, Lease>& leases() const { return leases_; }
+  const std::deque<std::pair<ImportId, std::string>>& abort_reasons() const {
+    return abort_reasons_;
+  }
   const std::set<ImportId>& open_imports() const { return open_; }
   const std::set<ImportId>& deleting() const { return deleting_; }
   // Indexed by model::Availability.
@@ -135,6 +138,8 @@ class Catalog {
   static constexpr size_t kAbortReasonsKept = 256;
 
  private:
+  friend class SnapshotLoader;
+
   Status ApplyOne(const ImportBegun& event, int64_t logged_ms);
   Status ApplyOne(const Claimed& event, int64_t logged_ms);
   Status ApplyOne(const ReceiptAccepted& event, int64_t logged_ms);

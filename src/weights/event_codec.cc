@@ -1,6 +1,6 @@
 #include "weights/event_codec.h"
 
-#include <algorithm>
+#include "codec/values.h"
 
 namespace mooncake::weights {
 namespace {
@@ -17,35 +17,16 @@ v1::LogEvent Sealed(v1::EventKind kind, const Body& body) {
   return logged;
 }
 
-std::string BytesOf(const Sha256Digest& digest) {
-  return {reinterpret_cast<const char*>(digest.data()), digest.size()};
-}
-
-void Set(const model::MetadataObject& object, v1::MetadataObject* out) {
-  out->set_name(object.name);
-  out->set_bytes(object.bytes);
-  out->set_sha256(BytesOf(object.sha256));
-  out->set_node_id(object.node_id);
-}
-
 v1::LogEvent Encode(const ImportBegun& event) {
   v1::RevisionEvent body;
   auto& begun = *body.mutable_import_begun();
-  auto& identity = *begun.mutable_identity();
-  identity.set_tenant_id(event.identity.tenant_id);
-  identity.set_name_space(event.identity.name_space);
-  identity.set_resource_id(event.identity.resource_id);
-  identity.set_revision(event.identity.revision);
-  identity.set_weight_generation(event.identity.weight_generation.value);
+  codec::ToProto(event.identity, begun.mutable_identity());
   begun.set_import_id(event.import_id.value);
   begun.set_placement_id(event.placement_id);
-  begun.set_plan_sha256(BytesOf(event.plan_sha256));
+  begun.set_plan_sha256(codec::BytesOf(event.plan_sha256));
   for (const std::string& participant : event.participants) begun.add_participants(participant);
   begun.set_created_at(event.created_at);
-  auto& policy = *begun.mutable_policy();
-  policy.set_preferred_residency(static_cast<v1::Residency>(event.policy.preferred_residency));
-  policy.set_mixed_hot_ratio(event.policy.mixed_hot_ratio);
-  policy.set_migration_mode(static_cast<v1::MigrationMode>(event.policy.migration_mode));
+  codec::ToProto(event.policy, begun.mutable_policy());
   begun.set_policy_note(event.policy_note);
   begun.set_ttl_ms(event.ttl_ms);
   for (const std::string& node_id : event.metadata_node_ids) begun.add_metadata_node_ids(node_id);
@@ -67,7 +48,7 @@ v1::LogEvent Encode(const ReceiptAccepted& event) {
   auto& receipt = *body.mutable_receipt_accepted();
   receipt.set_import_id(event.import_id.value);
   receipt.set_participant(event.participant);
-  Set(event.digests, receipt.mutable_digests());
+  codec::ToProto(event.digests, receipt.mutable_digests());
   return Sealed(v1::EVENT_KIND_REVISION, body);
 }
 
@@ -75,13 +56,13 @@ v1::LogEvent Encode(const Committed& event) {
   v1::RevisionEvent body;
   auto& committed = *body.mutable_committed();
   committed.set_import_id(event.import_id.value);
-  Set(event.manifest, committed.mutable_manifest());
-  Set(event.affinity, committed.mutable_affinity());
-  committed.set_payload_keys_sha256(BytesOf(event.payload_keys_sha256));
+  codec::ToProto(event.manifest, committed.mutable_manifest());
+  codec::ToProto(event.affinity, committed.mutable_affinity());
+  committed.set_payload_keys_sha256(codec::BytesOf(event.payload_keys_sha256));
   committed.set_payload_count(event.payload_count);
   committed.set_logical_payload_bytes(event.logical_payload_bytes);
   committed.set_affinity_count(event.affinity_count);
-  committed.set_digests_root_sha256(BytesOf(event.digests_root_sha256));
+  committed.set_digests_root_sha256(codec::BytesOf(event.digests_root_sha256));
   return Sealed(v1::EVENT_KIND_REVISION, body);
 }
 
@@ -133,47 +114,16 @@ v1::LogEvent Encode(const Deleted& event) {
 
 // ---- decode ----
 
-Status ReadDigest(std::string_view field, const std::string& bytes, Sha256Digest* out) {
-  if (bytes.size() != out->size()) {
-    return Corrupt("the logged " + std::string(field) + " has " + std::to_string(bytes.size()) +
-                   " bytes");
-  }
-  std::copy(bytes.begin(), bytes.end(), out->begin());
-  return OkStatus();
-}
-
-Result<model::MetadataObject> ReadMetadata(const v1::MetadataObject& in) {
-  model::MetadataObject object;
-  object.name = in.name();
-  object.bytes = in.bytes();
-  object.node_id = in.node_id();
-  MC_RETURN_IF_ERROR(ReadDigest("digest of " + in.name(), in.sha256(), &object.sha256));
-  return object;
-}
-
 Result<Event> DecodeBegun(const v1::RevisionEvent::ImportBegun& begun) {
   ImportBegun event;
-  const auto& identity = begun.identity();
-  event.identity = {identity.tenant_id(), identity.name_space(), identity.resource_id(),
-                    identity.revision(), model::WeightGeneration(identity.weight_generation())};
+  event.identity = codec::FromProto(begun.identity());
   event.import_id = ImportId(begun.import_id());
   event.placement_id = begun.placement_id();
-  MC_RETURN_IF_ERROR(ReadDigest("plan_sha256", begun.plan_sha256(), &event.plan_sha256));
+  MC_ASSIGN_OR_RETURN(event.plan_sha256, codec::DigestFromLog("plan_sha256", begun.plan_sha256()));
   event.participants = {begun.participants().begin(), begun.participants().end()};
   event.created_at = begun.created_at();
-  event.policy.preferred_residency =
-      static_cast<model::Residency>(begun.policy().preferred_residency());
-  event.policy.mixed_hot_ratio = begun.policy().mixed_hot_ratio();
-  event.policy.migration_mode = static_cast<model::MigrationMode>(begun.policy().migration_mode());
-  // Also refuses numbers outside the enums.
-  if (begun.policy().preferred_residency() < model::kResidencyMin ||
-      begun.policy().preferred_residency() > model::kResidencyMax ||
-      begun.policy().migration_mode() < model::kMigrationModeMin ||
-      begun.policy().migration_mode() > model::kMigrationModeMax ||
-      !ValidatePolicy(event.policy).ok()) {
-    return Corrupt("the logged policy of import " + std::to_string(begun.import_id()) +
-                   " is invalid");
-  }
+  MC_ASSIGN_OR_RETURN(event.policy, codec::FromLog(begun.policy()));
+  if (const Status valid = ValidatePolicy(event.policy); !valid.ok()) return codec::AsDamage(valid);
   event.policy_note = begun.policy_note();
   event.ttl_ms = begun.ttl_ms();
   event.metadata_node_ids = {begun.metadata_node_ids().begin(), begun.metadata_node_ids().end()};
@@ -183,15 +133,15 @@ Result<Event> DecodeBegun(const v1::RevisionEvent::ImportBegun& begun) {
 Result<Event> DecodeCommitted(const v1::RevisionEvent::Committed& committed) {
   Committed event;
   event.import_id = ImportId(committed.import_id());
-  MC_ASSIGN_OR_RETURN(event.manifest, ReadMetadata(committed.manifest()));
-  MC_ASSIGN_OR_RETURN(event.affinity, ReadMetadata(committed.affinity()));
-  MC_RETURN_IF_ERROR(ReadDigest("payload_keys_sha256", committed.payload_keys_sha256(),
-                                &event.payload_keys_sha256));
+  MC_ASSIGN_OR_RETURN(event.manifest, codec::FromLog(committed.manifest()));
+  MC_ASSIGN_OR_RETURN(event.affinity, codec::FromLog(committed.affinity()));
+  MC_ASSIGN_OR_RETURN(event.payload_keys_sha256,
+                      codec::DigestFromLog("payload_keys_sha256", committed.payload_keys_sha256()));
   event.payload_count = committed.payload_count();
   event.logical_payload_bytes = committed.logical_payload_bytes();
   event.affinity_count = committed.affinity_count();
-  MC_RETURN_IF_ERROR(ReadDigest("digests_root_sha256", committed.digests_root_sha256(),
-                                &event.digests_root_sha256));
+  MC_ASSIGN_OR_RETURN(event.digests_root_sha256,
+                      codec::DigestFromLog("digests_root_sha256", committed.digests_root_sha256()));
   return Event(std::move(event));
 }
 
@@ -209,7 +159,7 @@ Result<Event> DecodeRevision(const std::string& bytes) {
     case v1::RevisionEvent::kReceiptAccepted: {
       const auto& receipt = body.receipt_accepted();
       ReceiptAccepted event{ImportId(receipt.import_id()), receipt.participant(), {}};
-      MC_ASSIGN_OR_RETURN(event.digests, ReadMetadata(receipt.digests()));
+      MC_ASSIGN_OR_RETURN(event.digests, codec::FromLog(receipt.digests()));
       return Event(std::move(event));
     }
     case v1::RevisionEvent::kCommitted:

@@ -1,10 +1,10 @@
-#include "rpc/convert.h"
+#include "codec/values.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace mooncake::rpc {
+namespace mooncake::codec {
 namespace {
 
 Status BadNumber(std::string_view field, int least, int most, int got) {
@@ -210,4 +210,15 @@ void ToProto(const model::PlannedParticipant& participant, v1::PlannedParticipan
   }
 }
 
-}  // namespace mooncake::rpc
+Status AsDamage(const Status& status) {
+  if (status.code() != Code::kInvalidArgument) return status;
+  return Corrupt(status.message());
+}
+
+Result<Sha256Digest> DigestFromLog(std::string_view field, std::string_view bytes) {
+  const Result<Sha256Digest> digest = DigestFromBytes(field, bytes);
+  if (digest.ok()) return *digest;
+  return AsDamage(digest.status());
+}
+
+}  // namespace mooncake::codec

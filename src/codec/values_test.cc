@@ -1,9 +1,9 @@
-#include "rpc/convert.h"
+#include "codec/values.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace mooncake::rpc {
+namespace mooncake::codec {
 namespace {
 
 using testing::HasSubstr;
@@ -115,4 +115,4 @@ TEST(Convert, SmallValues) {
 }
 
 }  // namespace
-}  // namespace mooncake::rpc
+}  // namespace mooncake::codec

@@ -1,8 +1,9 @@
 // Messages of the wire schema to and from the model's plain values.
 //
 // ToProto is total and overwrites `proto`. FromProto checks what a type cannot hold (enum numbers,
-// digest lengths): INVALID_ARGUMENT with the field and both values. Whether a value makes sense (an
-// identity, a policy) is the model's to say.
+// digest lengths): INVALID_ARGUMENT with the field and both values; FromLog says CORRUPT instead,
+// of what a log or a snapshot holds. Whether a value makes sense (an identity, a policy) is the
+// model's to say.
 #pragma once
 
 #include <string>
@@ -17,7 +18,7 @@
 #include "mooncake/v1/master.pb.h"
 #include "mooncake/v1/types.pb.h"
 
-namespace mooncake::rpc {
+namespace mooncake::codec {
 
 // `field` is named by the error.
 Result<Sha256Digest> DigestFromBytes(std::string_view field, std::string_view bytes);
@@ -51,4 +52,15 @@ Result<model::Availability> AvailabilityFromProto(int number);
 model::PlannedParticipant FromProto(const v1::PlannedParticipant& proto);
 void ToProto(const model::PlannedParticipant& participant, v1::PlannedParticipant* proto);
 
-}  // namespace mooncake::rpc
+// INVALID_ARGUMENT becomes CORRUPT.
+Status AsDamage(const Status& status);
+
+template <class Proto>
+auto FromLog(const Proto& proto) -> decltype(FromProto(proto)) {
+  auto value = FromProto(proto);
+  if (value.ok()) return value;
+  return AsDamage(value.status());
+}
+Result<Sha256Digest> DigestFromLog(std::string_view field, std::string_view bytes);
+
+}  // namespace mooncake::codec
