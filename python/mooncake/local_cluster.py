@@ -107,8 +107,8 @@ class LocalCluster:
     """One Master and `nodes` store nodes, on OS-assigned ports, in `folder`.
 
     Without a `folder` a temporary one is made and removed at the end. A context manager; `target`
-    is what `WeightStore` takes. `capacity` is each node's memory, e.g. "8GiB"; `prepare` how much of
-    it is kept ready for the next publish (default: the node's own, a quarter).
+    is what `WeightStore` takes. `capacity` is each node's memory, e.g. "8GiB"; `prepare` how much
+    of it is kept ready for the next publish (default: a quarter).
     """
 
     def __init__(

@@ -44,6 +44,7 @@ TEST(MasterConfig, EveryKeyReachesItsField) {
       "default_weight_migration_mode: pinned\nreport_interval_ms: 100\nnode_dead_after_ms: 900\n"
       "lease_ttl_min_ms: 20\nlease_ttl_max_ms: 30\nimport_ttl_min_ms: 40\nimport_ttl_max_ms: 50\n"
       "removal_batch_members: 7\npause_tolerance_ms: 0\n"
+      "snapshot_every_records: 8\nsnapshot_every_bytes: 9\n"
       "weight_management_oplog_capability_confirmed: true\n"
       "weight_lineage_oplog_capability_confirmed: true\n",
       &config);
@@ -62,6 +63,8 @@ TEST(MasterConfig, EveryKeyReachesItsField) {
   EXPECT_EQ(config.options.import_ttl_max_ms, 50u);
   EXPECT_EQ(config.options.removal_batch_members, 7u);
   EXPECT_EQ(config.options.pause_tolerance_ms, 0);
+  EXPECT_EQ(config.options.snapshot_every_records, 8u);
+  EXPECT_EQ(config.options.snapshot_every_bytes, 9u);
   EXPECT_TRUE(config.weight_management_oplog_capability_confirmed);
   EXPECT_TRUE(config.weight_lineage_oplog_capability_confirmed);
 }

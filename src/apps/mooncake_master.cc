@@ -161,6 +161,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
   AddKey(app, flags, "import_ttl_min_ms", "shortest lease a publisher may ask for [10]");
   AddKey(app, flags, "import_ttl_max_ms", "longest [3600000]");
   AddKey(app, flags, "removal_batch_members", "payload objects deleted per log record [1024]");
+  AddKey(app, flags, "snapshot_every_records",
+         "log records after which a snapshot is taken; 0: not for their number [100000]");
+  AddKey(app, flags, "snapshot_every_bytes", "likewise for their bytes [67108864]");
   AddKey(app, flags, "pause_tolerance_ms",
          "of a pause of this process, how much counts for time-outs; 0: all of it [1000]");
   for (const char* key :

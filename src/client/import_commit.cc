@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "client/steps.h"
+#include "codec/values.h"
 #include "env/clock.h"
 #include "manifest/canonical.h"
-#include "codec/values.h"
 
 namespace mooncake::client {
 namespace {

@@ -6,11 +6,11 @@
 #include "base/log.h"
 #include "client/import_commit.h"
 #include "client/steps.h"
+#include "codec/values.h"
 #include "env/clock.h"
 #include "env/deadline.h"
 #include "env/random.h"
 #include "manifest/lookup.h"
-#include "codec/values.h"
 
 namespace mooncake::client {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "base/log.h"
 #include "client/steps.h"
-#include "manifest/json.h"
 #include "codec/values.h"
+#include "manifest/json.h"
 
 namespace mooncake::client {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "base/status.h"
 #include "client/store_client.h"
-#include "mooncake/v1/types.pb.h"
 #include "codec/values.h"
+#include "mooncake/v1/types.pb.h"
 
 namespace mooncake::client {
 

@@ -8,7 +8,10 @@
 
 #include "env/clock.h"
 #include "env/file.h"
+#include "master/snapshot.h"
 #include "mooncake/v1/log.pb.h"
+#include "oplog/snapshot_frames.h"
+#include "oplog/snapshot_store.h"
 #include "oplog/sqlite_log.h"
 
 namespace mooncake::master {
@@ -33,6 +36,14 @@ std::unique_ptr<google::protobuf::Message> BodyOf(uint32_t kind) {
     default:
       return nullptr;
   }
+}
+
+std::unique_ptr<google::protobuf::Message> RecordOf(std::string_view section) {
+  if (section == kSnapshotHeader) return std::make_unique<v1::SnapshotHeader>();
+  if (section == kSnapshotObjects) return std::make_unique<v1::ObjectsRecord>();
+  if (section == kSnapshotWeights) return std::make_unique<v1::WeightsRecord>();
+  if (section == kSnapshotCommands) return std::make_unique<v1::CommandsRecord>();
+  return nullptr;
 }
 
 Result<std::string> ToJson(const google::protobuf::Message& message) {
@@ -92,20 +103,42 @@ Result<std::vector<LogBatchText>> ReadLogText(const std::string& path, uint64_t 
   MC_ASSIGN_OR_RETURN(const std::unique_ptr<oplog::SqliteLog> log,
                       oplog::SqliteLog::Open(path, {.read_only = true}));
   MC_ASSIGN_OR_RETURN(const uint64_t last, log->LastSequence());
+  MC_ASSIGN_OR_RETURN(const uint64_t kept, log->FirstSequence());
   std::vector<LogBatchText> batches;
-  const Status scanned =
-      log->Scan(std::max<uint64_t>(first, 1), [&](const oplog::LogRecordView& record) -> Status {
-        if (limit != 0 && batches.size() == limit) return Cancelled("enough");
-        MC_ASSIGN_OR_RETURN(LogBatchText text, TextOf(record));
-        batches.push_back(std::move(text));
-        return OkStatus();
-      });
+  const Status scanned = log->Scan(std::max<uint64_t>({first, kept, 1}),
+                                   [&](const oplog::LogRecordView& record) -> Status {
+                                     if (limit != 0 && batches.size() == limit)
+                                       return Cancelled("enough");
+                                     MC_ASSIGN_OR_RETURN(LogBatchText text, TextOf(record));
+                                     batches.push_back(std::move(text));
+                                     return OkStatus();
+                                   });
   const bool enough = limit != 0 && batches.size() == limit;
   if (!scanned.ok() && !(enough && scanned.code() == Code::kCancelled)) return scanned;
   if (first > last + 1) {
     return InvalidArgument(fmt::format("the log ends at batch {}, asked from {}", last, first));
   }
   return batches;
+}
+
+Result<std::vector<SnapshotRecordText>> ReadSnapshotText(const std::string& path) {
+  MC_ASSIGN_OR_RETURN(const std::string file, env::ReadFile(path, oplog::kSnapshotBytesMax));
+  if (const auto decoded = DecodeSnapshot(file); !decoded.ok()) {
+    return decoded.status().WithContext(path);
+  }
+  std::vector<SnapshotRecordText> records;
+  MC_RETURN_IF_ERROR(oplog::ReadSnapshotFrames(
+      file, [&records](std::string_view section, std::string_view bytes) -> Status {
+        const std::unique_ptr<google::protobuf::Message> record = RecordOf(section);
+        if (record == nullptr ||
+            !record->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+          return Corrupt(fmt::format("a record of section {} cannot be read", section));
+        }
+        MC_ASSIGN_OR_RETURN(std::string json, ToJson(*record));
+        records.push_back({std::string(section), bytes.size(), std::move(json)});
+        return OkStatus();
+      }));
+  return records;
 }
 
 }  // namespace mooncake::master

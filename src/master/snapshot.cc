@@ -13,11 +13,6 @@
 namespace mooncake::master {
 namespace {
 
-constexpr std::string_view kHeader = "header";
-constexpr std::string_view kObjects = "objects";
-constexpr std::string_view kWeights = "weight_metadata";
-constexpr std::string_view kCommands = "commands";
-
 // What the header says beside the digest, so that a difference has a name.
 struct Count {
   std::string_view what;
@@ -65,11 +60,12 @@ Status CompareCounts(const v1::SnapshotHeader& header, const ReplicatedState& st
 class Loader {
  public:
   Status Add(std::string_view section, std::string_view record) {
-    if (section == kHeader) return LoadHeader(record);
+    if (section == kSnapshotHeader) return LoadHeader(record);
     if (!has_header_) return Corrupt(fmt::format("section {} comes before the header", section));
-    if (section == kObjects) return objects_.Add(record).WithContext(kObjects);
-    if (section == kWeights) return weights_.Add(record).WithContext(kWeights);
-    if (section == kCommands) return commands_.LoadSnapshot(record).WithContext(kCommands);
+    if (section == kSnapshotObjects) return objects_.Add(record).WithContext(kSnapshotObjects);
+    if (section == kSnapshotWeights) return weights_.Add(record).WithContext(kSnapshotWeights);
+    if (section == kSnapshotCommands)
+      return commands_.LoadSnapshot(record).WithContext(kSnapshotCommands);
     return Unsupported(fmt::format("section {} is not known here", section));
   }
 
@@ -127,13 +123,13 @@ std::string EncodeSnapshot(const ReplicatedState& state, const std::string& clus
   header.set_time_ms(state.logged_ms);
   header.set_state_sha256(codec::BytesOf(state.Digest()));
   oplog::SnapshotBuilder builder;
-  builder.Add(kHeader, header.SerializeAsString());
+  builder.Add(kSnapshotHeader, header.SerializeAsString());
   const auto into = [&builder](std::string_view section) {
     return [&builder, section](std::string_view record) { builder.Add(section, record); };
   };
-  objects::SaveSnapshot(state.objects, into(kObjects));
-  weights::SaveSnapshot(state.weights, into(kWeights));
-  state.commands.SaveSnapshot(into(kCommands));
+  objects::SaveSnapshot(state.objects, into(kSnapshotObjects));
+  weights::SaveSnapshot(state.weights, into(kSnapshotWeights));
+  state.commands.SaveSnapshot(into(kSnapshotCommands));
   return builder.Finish();
 }
 

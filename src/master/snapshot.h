@@ -15,6 +15,12 @@ namespace mooncake::master {
 // The schema of snapshot records that this build writes and understands.
 inline constexpr uint32_t kSnapshotVersion = 1;
 
+// Names of its sections.
+inline constexpr std::string_view kSnapshotHeader = "header";
+inline constexpr std::string_view kSnapshotObjects = "objects";
+inline constexpr std::string_view kSnapshotWeights = "weight_metadata";
+inline constexpr std::string_view kSnapshotCommands = "commands";
+
 std::string EncodeSnapshot(const ReplicatedState& state, const std::string& cluster_id);
 
 struct DecodedSnapshot {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "env/deadline.h"
 #include "env/mapping.h"
@@ -20,7 +21,7 @@ bool Eventually(const std::function<bool()>& condition) {
   const env::Deadline deadline = env::Deadline::AfterMs(20'000);
   while (!condition()) {
     if (deadline.Expired()) return false;
-    ::usleep(1000);  // a poll with a deadline
+    std::this_thread::yield();
   }
   return true;
 }

@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::string_view kSuffix = ".snapshot";
 constexpr size_t kDigits = 20;
-constexpr uint64_t kSnapshotBytesMax = uint64_t{64} << 30;
 
 std::optional<uint64_t> SequenceOf(std::string_view name) {
   if (name.size() != kDigits + kSuffix.size() || !name.ends_with(kSuffix)) return std::nullopt;

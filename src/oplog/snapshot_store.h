@@ -15,6 +15,8 @@
 
 namespace mooncake::oplog {
 
+inline constexpr uint64_t kSnapshotBytesMax = uint64_t{64} << 30;
+
 class SnapshotStore {
  public:
   virtual ~SnapshotStore() = default;

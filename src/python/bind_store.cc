@@ -359,6 +359,17 @@ void BindTools(nb::module_& m) {
         return rows;
       },
       nb::arg("path"), nb::arg("first") = 1, nb::arg("limit") = 0);
+  m.def(
+      "read_snapshot",
+      [](const std::string& path) {
+        nb::list rows;
+        for (const master::SnapshotRecordText& record :
+             Take(WithoutGil([&] { return master::ReadSnapshotText(path); }))) {
+          rows.append(nb::make_tuple(record.section, record.bytes, record.json));
+        }
+        return rows;
+      },
+      nb::arg("path"));
   m.def("copy_strided", &CopyStrided, nb::arg("target"), nb::arg("source"), nb::arg("inner_bytes"),
         nb::arg("counts"), nb::arg("target_strides"), nb::arg("source_strides"),
         nb::arg("threads"));

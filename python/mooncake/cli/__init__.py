@@ -6,11 +6,23 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Optional
+from typing import Any, Optional
 
 from ..reshard.weight.errors import WeightStoreError
 
 __all__ = ["main"]
+
+
+def _repeat_everywhere(commands: Any) -> None:
+    """Lets --store and --json stand behind a command too, where many people write them."""
+    for command in commands.choices.values():
+        command.add_argument("--store", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+        command.add_argument(
+            "--json", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS
+        )
+        for action in command._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                _repeat_everywhere(action)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -30,6 +42,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in (weights, status, plan, inspect):
         module.add_commands(commands)
+    _repeat_everywhere(commands)
     arguments = parser.parse_args(argv)
     if getattr(arguments, "needs_store", False) and not arguments.store:
         parser.error("which store? give --store URI or set MOONCAKE_STORE")

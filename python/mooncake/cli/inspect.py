@@ -16,7 +16,7 @@ __all__ = ["add_commands"]
 
 
 def add_commands(commands: Any) -> None:
-    inspect = commands.add_parser("inspect", help="look inside a log or a manifest")
+    inspect = commands.add_parser("inspect", help="look inside a log, a snapshot or a manifest")
     actions = inspect.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     command = actions.add_parser("log", help="a Master's log, offline and read-only")
@@ -24,6 +24,13 @@ def add_commands(commands: Any) -> None:
     command.add_argument("--from", dest="first", type=int, default=1, help="first batch (1)")
     command.add_argument("--limit", type=int, default=0, help="batches to show (0: all)")
     command.set_defaults(run=_log)
+
+    command = actions.add_parser(
+        "snapshot", help="a snapshot of a Master's state, restored and checked"
+    )
+    command.add_argument("path", type=Path, help="its file, or the Master's folder (the newest)")
+    command.add_argument("--records", action="store_true", help="every record, not only counts")
+    command.set_defaults(run=_snapshot)
 
     command = actions.add_parser("manifest", help="a stored manifest")
     command.add_argument("source", help="its JSON file, or an identity in --store")
@@ -61,6 +68,52 @@ def _log(arguments: argparse.Namespace) -> int:
             )
     print_table(("batch", "time", "kind", "event"), rows)
     print(f"\n{len(decoded)} batches, {bytes_text(sum(b['bytes'] for b in decoded))}")
+    return 0
+
+
+def _newest_snapshot(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    files = sorted((path / "snapshots").glob("*.snapshot"))
+    if not files:
+        raise ValueError(f"{path} has no snapshots yet")
+    return files[-1]
+
+
+def _snapshot(arguments: argparse.Namespace) -> int:
+    from ..reshard.weight.store import store_errors
+
+    path = _newest_snapshot(arguments.path)
+    with store_errors():
+        records = [
+            (section, size, json.loads(text))
+            for section, size, text in _core.read_snapshot(str(path))
+        ]
+    header = records[0][2]
+    sections: dict[str, dict[str, int]] = {}
+    for section, size, _ in records[1:]:
+        counts = sections.setdefault(section, {"records": 0, "bytes": 0})
+        counts["records"] += 1
+        counts["bytes"] += size
+    if arguments.json:
+        out: dict[str, Any] = {"path": str(path), "header": header, "sections": sections}
+        if arguments.records:
+            out["records"] = [{"section": s, "record": record} for s, _, record in records[1:]]
+        print_json(out)
+        return 0
+    print(f"{path}: whole; restored, its state has the digest that it names\n")
+    print_table(("field", "value"), sorted(header.items()))
+    print()
+    print_table(
+        ("section", "records", "size"),
+        ((name, c["records"], bytes_text(c["bytes"])) for name, c in sections.items()),
+    )
+    if arguments.records:
+        print()
+        print_table(
+            ("section", "record"),
+            ((s, json.dumps(record, ensure_ascii=False)[:140]) for s, _, record in records[1:]),
+        )
     return 0
 
 

@@ -40,6 +40,7 @@ def test_put_list_show_get_rm(target, identity, model_file, tmp_path):
     assert "equal" in mooncake("--store", target, "weights", "put", model_file, identity)
     assert str(identity) in mooncake("--store", target, "weights", "list")
     listed = json.loads(mooncake("--store", target, "--json", "weights", "list"))
+    assert listed == json.loads(mooncake("weights", "list", "--json", "--store", target))
     mine = [m for m in listed if m["identity"]["revision"] == identity.revision]
     assert mine[0]["availability"] == "ready" and mine[0]["payload_count"] == 3
     shown = mooncake("--store", target, "weights", "show", identity)
