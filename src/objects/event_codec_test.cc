@@ -74,7 +74,8 @@ TEST(EventCodec, RefusesBodiesThatAreNoEvent) {
   v1::ObjectEvent short_digest;
   short_digest.mutable_metadata_stored()->add_objects()->set_name("manifest");
   logged.set_body(short_digest.SerializeAsString());
-  EXPECT_EQ(DecodeEvent(logged).status().message(), "the logged digest of manifest has 0 bytes");
+  EXPECT_EQ(DecodeEvent(logged).status().ToString(),
+            "CORRUPT: expected 32 bytes of sha256 of manifest, got 0");
 }
 
 // Mutated and random bytes: refused or applied, never a crash, never a broken invariant.

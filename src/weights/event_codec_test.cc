@@ -88,19 +88,20 @@ TEST(EventCodec, RefusesBodiesThatAreNoEvent) {
     event.set_body(body.SerializeAsString());
     return DecodeEvent(event).status().ToString();
   };
-  const std::string bad_policy = "CORRUPT: the logged policy of import 1 is invalid";
-  EXPECT_EQ(refused([](auto& b) { b.clear_policy(); }), bad_policy);
-  EXPECT_EQ(refused([](auto& b) { b.mutable_policy()->set_mixed_hot_ratio(1); }), bad_policy);
+  EXPECT_EQ(refused([](auto& b) { b.clear_policy(); }),
+            "CORRUPT: expected preferred_residency from 1 to 5, got 0");
+  EXPECT_EQ(refused([](auto& b) { b.mutable_policy()->set_mixed_hot_ratio(1); }),
+            "CORRUPT: mixed_hot_ratio must lie between 0 and 1, both excluded, got 1");
   EXPECT_EQ(refused([](auto& b) {
               b.mutable_policy()->set_preferred_residency(static_cast<v1::Residency>(258));
             }),
-            bad_policy);
+            "CORRUPT: expected preferred_residency from 1 to 5, got 258");
   EXPECT_EQ(refused([](auto& b) {
               b.mutable_policy()->set_migration_mode(static_cast<v1::MigrationMode>(257));
             }),
-            bad_policy);
+            "CORRUPT: expected migration_mode from 1 to 3, got 257");
   EXPECT_EQ(refused([](auto& b) { b.set_plan_sha256("short"); }),
-            "CORRUPT: the logged plan_sha256 has 5 bytes");
+            "CORRUPT: expected 32 bytes of plan_sha256, got 5");
   v1::RevisionEvent changed;
   changed.mutable_availability_changed()->set_availability(v1::AVAILABILITY_DELETED);
   logged.set_kind(v1::EVENT_KIND_REVISION);
