@@ -59,7 +59,8 @@ class Master final : public rpc::AsyncMaster {
   // Ends it; requests that are still queued, and later ones, get UNAVAILABLE. Idempotent.
   void Stop();
 
-  // Without Start: takes a snapshot now (null seams: UNSUPPORTED) and returns its sequence.
+  // Takes a snapshot now, on the calling thread, and returns its sequence. Not while the own thread
+  // may take one. UNSUPPORTED: without seams.
   Result<uint64_t> TakeSnapshot();
 
   // Without Start: runs one batch. True: there was something to do (or more is due now).
