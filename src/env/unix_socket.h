@@ -29,7 +29,9 @@
 
 namespace mooncake::env {
 
-inline constexpr uint32_t kFrameBytesMax = 64u << 20;
+// As large as a message to the Master may be: the manifest of a model of 100,000 tensors is some 70
+// MB.
+inline constexpr uint32_t kFrameBytesMax = 256u << 20;
 // The kernel's SCM_MAX_FD.
 inline constexpr size_t kFrameFdsMax = 253;
 
