@@ -1,8 +1,7 @@
 #include "cluster/embedded_store.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
@@ -14,8 +13,10 @@
 #include "env/host_id.h"
 #include "env/random.h"
 #include "master/master.h"
+#include "master/recovery.h"
 #include "node/node.h"
 #include "node/node_agent.h"
+#include "node/node_folder.h"
 #include "oplog/sqlite_log.h"
 #include "rpc/async_master.h"
 #include "rpc/node_channel.h"
@@ -60,12 +61,13 @@ class EmbeddedStore final : public OpenedStore {
 
   Status Start(const std::string& folder, uint64_t capacity_bytes,
                const client::StoreClientOptions& client_options) {
-    const std::string master_folder = folder + "/" + kMasterFolder;
-    MC_RETURN_IF_ERROR(env::MakeFolders(master_folder));
-    MC_ASSIGN_OR_RETURN(log_, oplog::SqliteLog::Open(master_folder + "/" + kLogFile));
+    MC_RETURN_IF_ERROR(OpenLog(folder));
     const master::MasterSeams seams{*log_, env::SystemClock::Instance(),
                                     env::SystemRandom::Instance()};
-    MC_ASSIGN_OR_RETURN(master_, master::Master::Open(master::MasterOptions{}, seams));
+    master::MasterOptions master_options;
+    // Whoever read or wrote here held the folder's lock, and has died or closed the store.
+    master_options.clients_end_with_master = true;
+    MC_ASSIGN_OR_RETURN(master_, master::Master::Open(master_options, seams));
     node::NodeOptions node_options;
     node_options.folder = folder + "/" + kNodeFolder;
     node_options.capacity_bytes = capacity_bytes;
@@ -91,6 +93,35 @@ class EmbeddedStore final : public OpenedStore {
   Result<std::string> DescribeCluster() override { return ClusterJson(*api_); }
 
  private:
+  // A log beside a node that holds data must be the one that the data is known to: a Master over a
+  // new one would have the node drop everything.
+  Status OpenLog(const std::string& folder) {
+    const std::string node_folder = folder + "/" + kNodeFolder;
+    const std::string path = folder + "/" + kMasterFolder + "/" + kLogFile;
+    MC_ASSIGN_OR_RETURN(const node::NodeFolderView held, node::PeekNodeFolder(node_folder));
+    if (held.empty()) MC_RETURN_IF_ERROR(env::MakeFolders(folder + "/" + kMasterFolder));
+    const auto lost = [&](const std::string& why) {
+      return Corrupt(why + ", and " + node_folder + " holds " +
+                     std::to_string(held.import_ids.size()) + " imports of cluster " +
+                     held.cluster_id.value_or("(not recorded)") +
+                     ": put that cluster's log back, or move the node's folder away to give its "
+                     "data up; nothing was changed");
+    };
+    Result<std::unique_ptr<oplog::SqliteLog>> opened =
+        oplog::SqliteLog::Open(path, {.create = held.empty()});
+    if (opened.status().code() == Code::kNotFound) return lost(opened.status().message());
+    if (!opened.ok()) return opened.status();
+    log_ = *std::move(opened);
+    if (held.empty()) return OkStatus();
+    MC_ASSIGN_OR_RETURN(const uint64_t records, log_->LastSequence());
+    if (records == 0) return lost("the log " + path + " has no records");
+    MC_ASSIGN_OR_RETURN(const std::optional<std::string> cluster_id, master::ReadClusterId(*log_));
+    if (held.cluster_id && cluster_id != held.cluster_id) {
+      return lost("the log " + path + " is of cluster " + cluster_id.value_or("(none)"));
+    }
+    return OkStatus();
+  }
+
   const env::FolderLock lock_;
   std::unique_ptr<oplog::SqliteLog> log_;
   std::unique_ptr<master::Master> master_;
@@ -100,12 +131,12 @@ class EmbeddedStore final : public OpenedStore {
   std::unique_ptr<client::StoreClient> client_;
 };
 
+// What the store has taken counts as free: its capacity must not shrink as it fills.
 Result<uint64_t> DefaultCapacity(const std::string& folder) {
   constexpr uint64_t kGiB = uint64_t{1} << 30;
-  std::error_code error;
-  const std::filesystem::space_info space = std::filesystem::space(folder, error);
-  if (error) return Unavailable("free space of " + folder + ": " + error.message());
-  return std::max<uint64_t>(kGiB, space.available / 2 / kGiB * kGiB);
+  MC_ASSIGN_OR_RETURN(const uint64_t free_bytes, env::FreeDiskBytes(folder));
+  MC_ASSIGN_OR_RETURN(const uint64_t own_bytes, env::DiskBytesBelow(folder));
+  return std::max<uint64_t>(kGiB, (free_bytes + own_bytes) / 2 / kGiB * kGiB);
 }
 
 }  // namespace

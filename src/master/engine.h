@@ -44,6 +44,10 @@ class Engine {
   // is due now.
   bool Upkeep(Batch& batch);
 
+  // Every lease and open import ends now: nobody is left who holds them. A bounded round; true:
+  // there are more.
+  bool EndClients(Batch& batch);
+
   // engine_nodes.cc
   Status Run(const v1::RegisterNodeRequest& request, v1::RegisterNodeReply* reply, Batch& batch);
   Status Run(const v1::ReportNodeRequest& request, v1::ReportNodeReply* reply, Batch& batch);
@@ -65,6 +69,12 @@ class Engine {
   Status Run(const v1::RemoveWeightRequest& request, v1::RemoveWeightReply* reply, Batch& batch);
 
  private:
+  // engine_nodes.cc
+  // INVALID_ARGUMENT: the folder of another cluster. CORRUPT: not this log's data.
+  Status CheckIsOurs(const v1::RegisterNodeRequest& request) const;
+  // CORRUPT: the import has a number that this log has not given.
+  Status CheckIsNumbered(model::ImportId id) const;
+
   // engine_upkeep.cc
   bool ExpireLeases(Batch& batch);
   bool ExpireImports(Batch& batch);

@@ -15,21 +15,10 @@
 namespace mooncake::master {
 namespace {
 
-constexpr std::string_view kClusterIdKey = "cluster_id";
-constexpr size_t kClusterIdBytes = 16;
-
 template <class Request>
 concept Command = requires(const Request& request) {
   request.command();
 };
-
-Result<std::string> ReadOrMakeClusterId(MasterSeams seams) {
-  MC_ASSIGN_OR_RETURN(std::optional<std::string> known, seams.log.ReadMeta(kClusterIdKey));
-  if (known) return *known;
-  const std::string made = HexOf(seams.random.RandomBytes(kClusterIdBytes));
-  MC_RETURN_IF_ERROR(seams.log.WriteMeta(kClusterIdKey, made));
-  return made;
-}
 
 }  // namespace
 
@@ -109,12 +98,13 @@ class Master::CallOf final : public Call {
 Result<std::unique_ptr<Master>> Master::Open(const MasterOptions& options, MasterSeams seams) {
   MC_RETURN_IF_ERROR(Validate(options));
   MC_ASSIGN_OR_RETURN(ReplicatedState state, ReplayAndTakeOver(seams.log, seams.clock.WallMs()));
-  MC_ASSIGN_OR_RETURN(std::string cluster_id, ReadOrMakeClusterId(seams));
+  MC_ASSIGN_OR_RETURN(std::string cluster_id, ReadOrMakeClusterId(seams.log, seams.random));
   Log().info("master: serves cluster {} from log sequence {}, term {}: {} revisions, {} objects",
              cluster_id, state.sequence, state.term, state.weights.revisions().size(),
              state.objects.payload_count());
   std::unique_ptr<Master> master(new Master(options, seams, std::move(cluster_id)));
   master->Adopt(std::move(state));
+  if (options.clients_end_with_master) MC_RETURN_IF_ERROR(master->EndClients());
   return master;
 }
 
@@ -248,6 +238,16 @@ Status Master::Flush(const Batch& batch) {
   state.sequence = record.sequence;
   state.logged_ms = record.time_ms;
   if (replayed_ != nullptr) VerifyReplay(record);
+  return OkStatus();
+}
+
+Status Master::EndClients() {
+  for (bool more = true; more;) {
+    Batch batch(engine_.state(), engine_.deadlines(), clock_.NowMs());
+    more = engine_.EndClients(batch);
+    MC_RETURN_IF_ERROR(batch.failure());
+    MC_RETURN_IF_ERROR(Flush(batch).WithContext("ending the clients of an earlier process"));
+  }
   return OkStatus();
 }
 

@@ -86,6 +86,8 @@ class Master final : public rpc::AsyncMaster {
   // Leaves in `calls` those that did not fit into the batch.
   std::vector<std::unique_ptr<Call>> RunCalls(Calls& calls, Batch& batch);
   Status Flush(const Batch& batch);
+  // Of MasterOptions::clients_end_with_master.
+  Status EndClients();
   void VerifyReplay(const oplog::LogRecordView& record);
   // After a failure: reads the log again, or remembers why it could not.
   void Rebuild();

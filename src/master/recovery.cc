@@ -2,9 +2,28 @@
 
 #include <fmt/format.h>
 
+#include "base/digest.h"
 #include "mooncake/v1/log.pb.h"
 
 namespace mooncake::master {
+namespace {
+
+constexpr std::string_view kClusterIdKey = "cluster_id";
+constexpr size_t kClusterIdBytes = 16;
+
+}  // namespace
+
+Result<std::optional<std::string>> ReadClusterId(oplog::LogStore& log) {
+  return log.ReadMeta(kClusterIdKey);
+}
+
+Result<std::string> ReadOrMakeClusterId(oplog::LogStore& log, env::RandomSource& random) {
+  MC_ASSIGN_OR_RETURN(const std::optional<std::string> known, ReadClusterId(log));
+  if (known) return *known;
+  const std::string made = HexOf(random.RandomBytes(kClusterIdBytes));
+  MC_RETURN_IF_ERROR(log.WriteMeta(kClusterIdKey, made));
+  return made;
+}
 
 Result<ReplicatedState> Replay(oplog::LogStore& log) {
   MC_ASSIGN_OR_RETURN(const uint64_t last, log.LastSequence());

@@ -1,11 +1,20 @@
 // How a Master's state comes out of its log.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "base/status.h"
+#include "env/random.h"
 #include "master/replicated_state.h"
 #include "oplog/log_store.h"
 
 namespace mooncake::master {
+
+// The id of the cluster that the log is of: made by its first Master, never changed. Absent: the
+// log is new.
+Result<std::optional<std::string>> ReadClusterId(oplog::LogStore& log);
+Result<std::string> ReadOrMakeClusterId(oplog::LogStore& log, env::RandomSource& random);
 
 // Replays the whole log and checks the outcome: every record applies, the catalogues agree with
 // themselves and with each other, every id counter is above every id in use. CORRUPT (and

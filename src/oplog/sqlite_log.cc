@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <limits>
+#include <system_error>
 
 #include "base/digest.h"
 #include "env/file.h"
@@ -66,12 +68,24 @@ Status SqliteLog::EnsureOpen() {
   return status;
 }
 
+// SQLite takes a missing file for an empty one, and throws away what lies in the write-ahead file
+// of an empty one: so this comes before it.
+Status SqliteLog::CheckIsThere() const {
+  std::error_code error;
+  const uintmax_t bytes = std::filesystem::file_size(path_, error);
+  if (error == std::errc::no_such_file_or_directory) return NotFound("there is no log " + path_);
+  if (error) return Unavailable(fmt::format("size of {}: {}", path_, error.message()));
+  return bytes > 0 ? OkStatus() : NotFound(fmt::format("the log {} has 0 bytes", path_));
+}
+
 Status SqliteLog::OpenFile() {
+  if (!options_.create) MC_RETURN_IF_ERROR(CheckIsThere());
   const auto mode =
       options_.read_only ? SqliteDatabase::Mode::kReadOnly : SqliteDatabase::Mode::kReadWrite;
   MC_ASSIGN_OR_RETURN(database_, SqliteDatabase::Open(path_, mode, options_.busy_timeout_ms));
   // Before anything is written: the file may be someone else's.
   MC_ASSIGN_OR_RETURN(const bool fresh, CheckOwner());
+  if (fresh && !options_.create) return NotFound(fmt::format("the log {} has no tables", path_));
   if (!options_.read_only) MC_RETURN_IF_ERROR(SetDurability());
   if (fresh) MC_RETURN_IF_ERROR(CreateSchema());
   MC_RETURN_IF_ERROR(CheckSchemaVersion());

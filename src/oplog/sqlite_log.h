@@ -24,13 +24,15 @@ struct SqliteLogOptions {
   // Nothing is written, not even beside the file; Append and WriteMeta are INVALID_ARGUMENT. The
   // log may be in use by its Master.
   bool read_only = false;
+  // false: a file that is missing, empty or without tables is NOT_FOUND, and nothing is written.
+  bool create = true;
   // How long a lock that another process holds on the file is waited for.
   int busy_timeout_ms = 5000;
 };
 
 class SqliteLog final : public LogStore {
  public:
-  // Creates the file unless read_only. INVALID_ARGUMENT: a file of something else. UNSUPPORTED: a
+  // Creates the file unless told otherwise. INVALID_ARGUMENT: a file of something else. UNSUPPORTED: a
   // newer schema, or a file system without WAL. CORRUPT: see above.
   static Result<std::unique_ptr<SqliteLog>> Open(const std::string& path,
                                                  SqliteLogOptions options = {});
@@ -54,6 +56,7 @@ class SqliteLog final : public LogStore {
 
   // Opens the file if it is not open.
   Status EnsureOpen();
+  Status CheckIsThere() const;
   Status OpenFile();
   // Whether the file is a new one.
   Result<bool> CheckOwner();
