@@ -18,6 +18,7 @@
 #include "env/deadline.h"
 #include "env/file.h"
 #include "env/test_folder.h"
+#include "env/test_small_disk.h"
 #include "env/unique_fd.h"
 #include "oplog/sqlite_log.h"
 
@@ -367,6 +368,60 @@ TEST_F(EmbeddedStoreTest, TheDefaultCapacityDoesNotShrinkAsTheStoreFills) {
   // Others write to this disk too.
   constexpr uint64_t kGiB = uint64_t{1} << 30;
   EXPECT_GE(filled + kGiB, empty);
+}
+
+// On a disk of its own that is filled behind the store's back.
+TEST(FullDiskTest, ReadsAndRemovalsGoOnAndAPublishIsRefusedBeforeAByteIsWritten) {
+  constexpr uint64_t kMiB = 1 << 20;
+  const model::WeightIdentity first = TestIdentity(1);
+  const model::WeightIdentity second = TestIdentity(2);
+  MC_ON_SMALL_DISK(128 * kMiB, [&](const std::string& folder) {
+    const auto open = [&] {
+      OpenOptions options;
+      options.capacity_bytes = 1024 * kMiB;  // more than there is
+      options.client.retry_ms = 2'000;
+      auto store = OpenStore("file://" + folder + "/store", options);
+      if (!store.ok()) ADD_FAILURE() << store.status().ToString();
+      return *std::move(store);
+    };
+    const auto expect_refused = [&](client::StoreClient& client, const std::string& why) {
+      client::ImportRequest request{second, MakeLayout(second, {.tp = 2}), {}, {}};
+      const Status status = client.BeginImport(request).status();
+      EXPECT_EQ(status.code(), Code::kExhausted) << status.ToString();
+      EXPECT_THAT(status.message(), HasSubstr(why));
+      EXPECT_FALSE(env::PathExists(folder + "/store/node/arenas/2").value());
+    };
+    {
+      const auto store = open();
+      ASSERT_TRUE(Publish(store->client(), first, MakeLayout(first, {.tp = 2})).ok());
+    }
+    const std::string filler = env::FillDisk(folder);
+    for (int round = 0; round < 3; ++round) {
+      const auto store = open();  // a restart, too
+      for (int i = 0; i < 20; ++i) {
+        LoadEveryRank(store->client(), first, MakeLayout(first, {.tp = 3}));
+      }
+      expect_refused(store->client(), "nothing new can be published: the disk of " + folder);
+    }
+    // Room for the log, and not for arenas.
+    std::filesystem::resize_file(filler, std::filesystem::file_size(filler) - 32 * kMiB - 16'384);
+    {
+      const auto store = open();
+      expect_refused(store->client(), "bytes are needed in 2 arenas: arena ");
+      expect_refused(store->client(), "33554432 are kept for METADATA objects and the log");
+      const auto removed = store->client().Remove(first);
+      EXPECT_TRUE(removed.ok()) << removed.status().ToString();
+    }
+    env::FillDisk(folder);
+    {
+      const auto store = open();
+      EXPECT_FALSE(*store->client().Exists(first));
+    }
+    ASSERT_TRUE(env::RemoveFile(filler).ok());
+    const auto store = open();
+    ASSERT_TRUE(Publish(store->client(), second, MakeLayout(second, {.tp = 2})).ok());
+    LoadEveryRank(store->client(), second, MakeLayout(second, {.pp = 2}));
+  });
 }
 
 TEST(OpenStoreTest, UrisThatAreRefusedAreNamed) {

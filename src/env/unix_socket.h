@@ -57,6 +57,9 @@ class UnixSocket {
   UnixSocket(UnixSocket&&) = default;
   UnixSocket& operator=(UnixSocket&&) = default;
 
+  // From now on this one ends all waits. It must outlive them.
+  void Watch(const Interrupter& interrupter) { interrupter_ = &interrupter; }
+
   // Who the kernel says connected (or listened), as it was at that moment.
   Result<PeerCredentials> Peer() const;
 
@@ -71,6 +74,9 @@ class UnixSocket {
 
   // Where the end of the stream is no regular answer: UNAVAILABLE then.
   Result<Frame> ReceiveReply(Deadline deadline);
+
+  // Waits until the peer sent something or closed. UNAVAILABLE: the deadline ran out.
+  Status WaitReadable(Deadline deadline) const;
 
   // Both directions end, for the peer too; a blocked call returns.
   void Shutdown() const;

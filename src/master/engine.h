@@ -44,6 +44,9 @@ class Engine {
   // is due now.
   bool Upkeep(Batch& batch);
 
+  // What the log says of its space: while that is not OK nothing new is begun.
+  void SetLogSpace(Status space) { log_space_ = std::move(space); }
+
   // Every lease and open import ends now: nobody is left who holds them. A bounded round; true:
   // there are more.
   bool EndClients(Batch& batch);
@@ -106,6 +109,7 @@ class Engine {
   int64_t grace_until_ms_ = 0;
   bool grace_over_ = false;
   std::set<model::ImportId> recheck_;
+  Status log_space_;
 };
 
 }  // namespace mooncake::master

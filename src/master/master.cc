@@ -179,6 +179,7 @@ bool Master::Step() {
     }
   }
   const bool had_calls = !calls.empty();
+  engine_.SetLogSpace(seams_.log.CheckSpace());
   Batch batch(engine_.state(), engine_.deadlines(), clock_.NowMs());
   std::vector<std::unique_ptr<Call>> ran = RunCalls(calls, batch);
   waiting_ = std::move(calls);
@@ -272,8 +273,10 @@ void Master::Rebuild() {
     Adopt(*std::move(state));
     return;
   }
-  const Status refusal =
-      Unavailable("the Master cannot serve: its log cannot be read: " + state.status().ToString());
+  // A full disk is not going to pass while the caller waits: said as it is.
+  const Code code =
+      state.status().code() == Code::kExhausted ? Code::kExhausted : Code::kUnavailable;
+  const Status refusal(code, "the Master cannot serve: " + state.status().ToString());
   if (refusal != refusing_) Log().error("{}", refusal.message());
   refusing_ = refusal;
   rebuild_at_ms_ = seams_.clock.MonotonicMs() + options_.rebuild_retry_ms;

@@ -278,5 +278,53 @@ TEST(Master, ClientsOfItsOwnProcessEndWithIt) {
   EXPECT_EQ(CodeOf(world.Locate(kept).status()), Code::kOk);
 }
 
+// ---- a log that has no room ----
+
+TEST(Master, WhereTheLogHasLittleRoomOnlyNewImportsAreRefused) {
+  TestWorld world;
+  BookClient client(world.api(), 1);
+  const auto plan = BookClient::Plan(BookClient::Identity(1), 1, 2, 100);
+  ASSERT_TRUE(world.Publish(client, plan).ok());
+  const auto open = BookClient::Plan(BookClient::Identity(2), 1, 2, 100);
+  ASSERT_EQ(CodeOf(world.api().BeginImport(client.Numbered(open)).status()), Code::kOk);
+  world.log().FailSpace(Exhausted("the disk is full"));
+  EXPECT_EQ(rpc::StatusFromProto(
+                world.api()
+                    .BeginImport(client.Numbered(
+                        BookClient::Plan(BookClient::Identity(3), 1, 2, 100)))
+                    .status()),
+            Exhausted("nothing new can be published: the disk is full"));
+  // What was begun is finished, what is there is read and removed.
+  EXPECT_TRUE(world.Publish(client, open).ok());
+  const auto lease = world.Open(client, plan.identity());
+  EXPECT_EQ(CodeOf(lease.status()), Code::kOk);
+  v1::ReleaseLeaseRequest release;
+  release.set_lease_id(lease.lease_id());
+  EXPECT_EQ(CodeOf(world.api().ReleaseLease(client.Numbered(release)).status()), Code::kOk);
+  EXPECT_EQ(CodeOf(world.Remove(client, plan.identity()).status()), Code::kOk);
+  world.log().FailSpace(OkStatus());
+  EXPECT_TRUE(
+      world.Publish(client, BookClient::Plan(BookClient::Identity(3), 1, 2, 100)).ok());
+}
+
+TEST(Master, ALogThatCannotBeWrittenIsSaidSo) {
+  TestWorld world;
+  BookClient client(world.api(), 1);
+  const auto plan = BookClient::Plan(BookClient::Identity(1), 1, 2, 100);
+  ASSERT_TRUE(world.Publish(client, plan).ok());
+  // The batch, and the take-over after it.
+  world.log().FailAppends(oplog::MemoryLog::AppendFault::kLost, 2, Exhausted("the disk is full"));
+  const Status lost = rpc::StatusFromProto(world.Open(client, plan.identity()).status());
+  EXPECT_EQ(lost.code(), Code::kDurabilityFailed);
+  EXPECT_THAT(lost.message(), HasSubstr("the disk is full"));
+  const Status refused = rpc::StatusFromProto(world.Get(plan.identity()).status());
+  EXPECT_EQ(refused.code(), Code::kExhausted);
+  EXPECT_THAT(refused.message(),
+              HasSubstr("its log cannot be written: append of sequence"));
+  EXPECT_THAT(refused.message(), HasSubstr("the disk is full"));
+  world.Pass(2'000);
+  EXPECT_EQ(world.AvailabilityOf(plan.identity()), v1::AVAILABILITY_READY);
+}
+
 }  // namespace
 }  // namespace mooncake::master

@@ -43,12 +43,14 @@ Result<ReplicatedState> Replay(oplog::LogStore& log) {
 }
 
 Result<ReplicatedState> ReplayAndTakeOver(oplog::LogStore& log, int64_t wall_ms) {
-  MC_ASSIGN_OR_RETURN(ReplicatedState state, Replay(log));
+  Result<ReplicatedState> replayed = Replay(log);
+  if (!replayed.ok()) return replayed.status().WithContext("its log cannot be read");
+  ReplicatedState state = *std::move(replayed);
   v1::LogBatch barrier;
   barrier.set_time_ms(state.sequence == 0 ? wall_ms : state.logged_ms);
   const std::string payload = barrier.SerializeAsString();
   const oplog::LogRecordView record{state.sequence + 1, state.term + 1, barrier.time_ms(), payload};
-  MC_RETURN_IF_ERROR(log.Append(record));
+  MC_RETURN_IF_ERROR(log.Append(record).WithContext("its log cannot be written"));
   MC_RETURN_IF_ERROR(state.ApplyRecord(record));
   return state;
 }

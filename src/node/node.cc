@@ -141,6 +141,10 @@ Result<env::UniqueFd> Node::OpenArena(const v1::Grant& grant) {
   return fd;
 }
 
+Status Node::ReserveArena(const v1::Grant& grant) {
+  return durable_arenas() ? OpenArena(grant).status() : OkStatus();
+}
+
 Status Node::WriteMetadata(const v1::Grant& grant, std::string_view name,
                            std::string_view content) {
   return WriteMetadataChecked(grant, name, content, Sha256Of(content));

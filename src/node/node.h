@@ -3,7 +3,7 @@
 // Owns a folder (locked while it lives): node_id, cluster_id, metadata/, quarantine/, and, when its
 // arenas are durable, instance_id and arenas/ (docs/formats/node_folder.md). Never decides what exists: arenas
 // and objects come with a grant of the Master, and go only when the Master's answer to a report
-// says so. Knows no sockets; it is itself the in-process NodeChannel of an embedded store.
+// says so. Knows no sockets.
 //
 // Invariants:
 //   - nothing is opened, read or written without a grant made for this instance (grant_check.h);
@@ -26,7 +26,7 @@
 #include "node/arena_table.h"
 #include "node/grant_check.h"
 #include "node/metadata_store.h"
-#include "rpc/node_channel.h"
+#include "mooncake/v1/types.pb.h"
 
 namespace mooncake::node {
 
@@ -45,7 +45,7 @@ struct HeldImport {
   bool sealed = false;
 };
 
-class Node final : public rpc::NodeChannel {
+class Node {
  public:
   // INVALID_ARGUMENT: no capacity, or another node's folder; UNAVAILABLE: the folder is in use;
   // CORRUPT: an id of the folder is damaged, or gone while the data is there.
@@ -65,11 +65,12 @@ class Node final : public rpc::NodeChannel {
   uint64_t used_bytes() const { return arenas_->used_bytes(); }
   const std::vector<std::string>& quarantined() const { return metadata_->quarantined(); }
 
-  Result<env::UniqueFd> OpenArena(const v1::Grant& grant) override;
-  Status WriteMetadata(const v1::Grant& grant, std::string_view name,
-                       std::string_view content) override;
-  Result<std::string> ReadMetadata(const v1::Grant& grant, std::string_view name) override;
-  Status SealImport(const v1::Grant& grant) override;
+  // As rpc/node_channel.h has it.
+  Result<env::UniqueFd> OpenArena(const v1::Grant& grant);
+  Status ReserveArena(const v1::Grant& grant);
+  Status WriteMetadata(const v1::Grant& grant, std::string_view name, std::string_view content);
+  Result<std::string> ReadMetadata(const v1::Grant& grant, std::string_view name);
+  Status SealImport(const v1::Grant& grant);
 
   // WriteMetadata, with the digest that travelled beside the content.
   Status WriteMetadataChecked(const v1::Grant& grant, std::string_view name,

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/digest.h"
+#include "base/log.h"
 #include "env/file.h"
 
 namespace mooncake::oplog {
@@ -49,7 +50,9 @@ std::string_view ViewOf(const BlockDigest& digest) {
 }  // namespace
 
 SqliteLog::SqliteLog(std::string path, SqliteLogOptions options)
-    : path_(std::move(path)), options_(options) {}
+    : path_(std::move(path)),
+      options_(options),
+      reserve_(path_ + "-reserve", options.read_only ? 0 : options.reserve_bytes) {}
 
 SqliteLog::~SqliteLog() { Disconnect(); }
 
@@ -57,6 +60,7 @@ Result<std::unique_ptr<SqliteLog>> SqliteLog::Open(const std::string& path,
                                                    SqliteLogOptions options) {
   std::unique_ptr<SqliteLog> log(new SqliteLog(path, options));
   MC_RETURN_IF_ERROR(log->EnsureOpen());
+  if (const Status kept = log->reserve_.Keep(); !kept.ok()) Log().warn("log: {}", kept.ToString());
   return log;
 }
 
@@ -65,8 +69,22 @@ Status SqliteLog::EnsureOpen() {
   if (database_ != nullptr) return OkStatus();
   Status status = OpenFile();
   if (!status.ok()) Disconnect();
+  // Opening writes, too: a write-ahead file, and its index.
+  if (status.code() == Code::kExhausted && reserve_.Release()) {
+    status = OpenFile();
+    if (!status.ok()) Disconnect();
+  }
   return status;
 }
+
+Status SqliteLog::MakeRoom(const Status& failure) {
+  if (failure.code() != Code::kExhausted || !reserve_.Release()) return failure;
+  Log().warn("log: the reserve of {} is given back: {}", path_, failure.ToString());
+  Disconnect();
+  return EnsureOpen();
+}
+
+Status SqliteLog::CheckSpace() { return reserve_.Keep(); }
 
 // SQLite takes a missing file for an empty one, and throws away what lies in the write-ahead file
 // of an empty one: so this comes before it.
@@ -196,6 +214,21 @@ Status SqliteLog::Append(const LogRecordView& record) {
     return Conflict(fmt::format("{}: expected time {} ms or later, got {}", path_, tail_.time_ms,
                                 record.time_ms));
   }
+  Status status = Insert(record);
+  if (!status.ok()) {
+    status = MakeRoom(status);
+    // What was opened anew says whether the record is there after all.
+    if (status.ok() && tail_.sequence < record.sequence) status = Insert(record);
+  }
+  if (!status.ok()) {
+    Disconnect();
+    return status.WithContext(fmt::format("append of log sequence {}", record.sequence));
+  }
+  tail_ = {record.sequence, record.term, record.time_ms};
+  return OkStatus();
+}
+
+Status SqliteLog::Insert(const LogRecordView& record) {
   const BlockDigest checksum = ChecksumOf(record);
   insert_.BindInt(1, static_cast<int64_t>(record.sequence));
   insert_.BindInt(2, static_cast<int64_t>(record.term));
@@ -205,12 +238,7 @@ Status SqliteLog::Append(const LogRecordView& record) {
   // Outside of any transaction: the statement commits by itself, synced, when Step says done.
   Status status = insert_.Step().status();
   insert_.Reset();
-  if (!status.ok()) {
-    Disconnect();
-    return status.WithContext(fmt::format("append of log sequence {}", record.sequence));
-  }
-  tail_ = {record.sequence, record.term, record.time_ms};
-  return OkStatus();
+  return status;
 }
 
 Status SqliteLog::Scan(uint64_t sequence, const Visitor& visit) {
@@ -240,6 +268,13 @@ Result<std::optional<std::string>> SqliteLog::ReadMeta(std::string_view key) {
 Status SqliteLog::WriteMeta(std::string_view key, std::string_view value) {
   if (options_.read_only) return InvalidArgument(fmt::format("{}: opened read-only", path_));
   MC_RETURN_IF_ERROR(EnsureOpen());
+  const Status status = Upsert(key, value);
+  if (status.ok()) return status;
+  MC_RETURN_IF_ERROR(MakeRoom(status));
+  return Upsert(key, value);
+}
+
+Status SqliteLog::Upsert(std::string_view key, std::string_view value) {
   MC_ASSIGN_OR_RETURN(
       SqliteStatement upsert,
       database_->Prepare("INSERT INTO meta VALUES (?1, ?2)"
