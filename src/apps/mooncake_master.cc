@@ -86,6 +86,16 @@ Result<std::unique_ptr<rpc::GrpcMasterServer>> Listen(const std::string& listen,
   return server;
 }
 
+// Only what differs is written: a restart needs no space on the disk.
+Status RecordAddress(const std::string& folder, const std::string& address, oplog::LogStore& log) {
+  MC_ASSIGN_OR_RETURN(const std::optional<std::string> recorded, log.ReadMeta(kAddressKey));
+  if (recorded != address) MC_RETURN_IF_ERROR(log.WriteMeta(kAddressKey, address));
+  const std::string path = folder + "/address";
+  const Result<std::string> written = env::ReadFile(path, 4096);
+  if (written.ok() && *written == address + "\n") return OkStatus();
+  return env::WriteFileDurably(path, address + "\n");
+}
+
 // Until a signal ends it.
 Status Serve(const apps::MasterConfig& config, const sigset_t& signals, int* exit_code) {
   MC_ASSIGN_OR_RETURN(const std::unique_ptr<oplog::LogFolder> files,
@@ -106,8 +116,7 @@ Status Serve(const apps::MasterConfig& config, const sigset_t& signals, int* exi
     return started.status();
   }
   const std::unique_ptr<rpc::GrpcMasterServer> server = *std::move(started);
-  MC_RETURN_IF_ERROR(log->WriteMeta(kAddressKey, server->address()));
-  MC_RETURN_IF_ERROR(env::WriteFileDurably(config.folder + "/address", server->address() + "\n"));
+  MC_RETURN_IF_ERROR(RecordAddress(config.folder, server->address(), *log));
   master->Start();
   std::printf("mooncake-master listening on %s folder=%s\n", server->address().c_str(),
               config.folder.c_str());

@@ -3,6 +3,8 @@
 // Prints one line to standard output once the Master knows it:
 //   mooncake-node <node_id> ready on <socket>, <capacity> bytes, master <host:port>
 // SIGTERM and SIGINT end it in order; its memory goes with it, METADATA objects stay in the folder.
+// A Master that refuses it (the folder is another cluster's) ends it with status 1; once it serves,
+// it waits for the right Master to come back.
 
 #include <signal.h>
 
@@ -83,8 +85,12 @@ Status Serve(const Flags& flags, const sigset_t& signals) {
   node::NodeAgent agent(*node, master, {.host_id = env::HostId(), .socket_path = socket});
   bool end = false;
   bool registered = false;
-  while (!end && !registered) {
-    registered = agent.WaitRegistered(env::Deadline::AfterMs(kLookMs)).ok();
+  Status refused;
+  while (!end && !registered && refused.ok()) {
+    const Status status = agent.WaitRegistered(env::Deadline::AfterMs(kLookMs));
+    registered = status.ok();
+    // A Master that is away may come; one that refuses this node is the wrong one.
+    if (!status.ok() && status.code() != Code::kUnavailable) refused = status;
     end = EndWanted(signals, 0);
   }
   if (registered && !end) {
@@ -93,13 +99,13 @@ Status Serve(const Flags& flags, const sigset_t& signals) {
                 flags.master.c_str());
     std::fflush(stdout);
   }
-  while (!end) end = EndWanted(signals, 3'600'000);
+  while (!end && refused.ok()) end = EndWanted(signals, 3'600'000);
   Log().info("node {}: ending", node->node_id());
   // A call to a Master that is away would hold the agent's thread for its whole time-out.
   master->Cancel();
   agent.Stop();
   server->Stop();
-  return OkStatus();
+  return refused.WithContext("Store Master " + flags.master);
 }
 
 }  // namespace

@@ -170,10 +170,12 @@ Result<model::MetadataObject> ImportCommit::WriteObject(const v1::GetImportReply
   if (grant == nullptr) {
     return Internal("no METADATA_WRITE grant for node " + node_id + " of METADATA object " + name);
   }
-  MC_RETURN_IF_ERROR(Repeat(import_.session_->Limits(wait_.cancel), [&]() -> Status {
+  const CallLimits limits = import_.session_->Limits(wait_.cancel);
+  const rpc::CallBounds bounds = limits.Bounds();
+  MC_RETURN_IF_ERROR(Repeat(limits, [&]() -> Status {
     MC_ASSIGN_OR_RETURN(const std::shared_ptr<rpc::NodeChannel> channel,
-                        import_.session_->nodes.Get(*node));
-    return channel->WriteMetadata(*grant, name, content);
+                        import_.session_->nodes.Get(*node, bounds));
+    return channel->WriteMetadata(*grant, name, content, bounds);
   }));
   return model::MetadataObject{name, content.size(), Sha256Of(content), node_id};
 }
@@ -188,10 +190,12 @@ Status ImportCommit::SealAll(const v1::GetImportReply& import) {
     if (node == import.nodes().end()) {
       return Internal("no address of node instance " + grant.instance_id());
     }
-    MC_RETURN_IF_ERROR(Repeat(import_.session_->Limits(wait_.cancel), [&]() -> Status {
+    const CallLimits limits = import_.session_->Limits(wait_.cancel);
+    const rpc::CallBounds bounds = limits.Bounds();
+    MC_RETURN_IF_ERROR(Repeat(limits, [&]() -> Status {
       MC_ASSIGN_OR_RETURN(const std::shared_ptr<rpc::NodeChannel> channel,
-                          import_.session_->nodes.Get(*node));
-      return channel->SealImport(grant);
+                          import_.session_->nodes.Get(*node, bounds));
+      return channel->SealImport(grant, bounds);
     }));
     MC_RETURN_IF_ERROR(import_.session_->Step(import_step::kSealed));
   }

@@ -78,7 +78,7 @@ ImportSession::ImportSession(std::shared_ptr<Session> session, const ImportReque
       plan_(std::move(plan)),
       participants_(request.participants),
       calls_(&session_->calls),
-      arenas_(plan_, session_->nodes) {
+      arenas_(plan_, session_->nodes, session_->options.retry_ms) {
   if (participants_.empty()) {
     for (const reshard::ParticipantUpload& upload : plan_.participants) {
       participants_.push_back(upload.participant_id);
@@ -242,6 +242,7 @@ Status ImportSession::TakePart(const v1::BeginImportReply& begun) {
   }
   MC_RETURN_IF_ERROR(session_->Step(import_step::kBegun));
   MC_RETURN_IF_ERROR(LocateOwn());
+  MC_RETURN_IF_ERROR(ReserveOwn());
   return session_->Step(import_step::kLocated);
 }
 
@@ -257,6 +258,19 @@ Status ImportSession::LocateOwn() {
     MC_RETURN_IF_ERROR(arenas_.Locate(reply));
   }
   return OkStatus();
+}
+
+// Before a byte is written: what the Master counts as free may not be on the disk.
+Status ImportSession::ReserveOwn() {
+  const env::Deadline deadline = env::Deadline::AfterMs(session_->options.retry_ms);
+  Status reserved = arenas_.Reserve();
+  for (bool returning = true;
+       returning && reserved.code() == Code::kExhausted && !deadline.Expired();) {
+    returning = SpaceIsReturning();
+    if (returning) PauseMs(kReturningPauseMs, {});
+    reserved = arenas_.Reserve();
+  }
+  return reserved;
 }
 
 Result<std::vector<std::string>> ImportSession::WantedFragments(

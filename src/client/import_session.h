@@ -4,7 +4,8 @@
 //   1. BeginImport: join the identity's session, or create it with the whole list; claim the
 //   participants
 //      that this importer acts for;
-//   2. GetImport: extents and grants of the claimed ones, a participant at a time;
+//   2. GetImport: extents and grants of the claimed ones, a participant at a time; arenas that are
+//   files get their space of the disk, or the import ends here;
 //      An import whose participants are all another client's is joined once that client shows life:
 //      if it has died, the import ends with it, and a new one is begun;
 //   3. Put: fragments go into mapped arenas with their digests; of participants that another client
@@ -73,6 +74,7 @@ class ImportSession final : public Importer {
   Result<bool> AwaitSignOfLife(uint64_t import_id, const ImportRequest& request);
   Status TakePart(const v1::BeginImportReply& begun);
   Status LocateOwn();
+  Status ReserveOwn();
   Status CheckComplete() const;
   Result<ImportReport> FinishOpen(const WaitOptions& options);
   // Ends the session at the Master, if it is this importer's to end.

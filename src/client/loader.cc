@@ -64,7 +64,7 @@ Loader::Loader(std::shared_ptr<Session> session, const LoadOptions& options)
 Result<LoadReport> Loader::Run(const model::WeightIdentity& identity,
                                const std::vector<LoadTarget>& targets) {
   Stopwatch total;
-  const std::stop_callback on_cancel(options_.cancel, [this] { cancelled_ = true; });
+  const std::stop_callback on_cancel(options_.cancel, [this] { Cancel(); });
   Status status = Prepare(identity, targets);
   if (status.ok()) {
     status = WithProgress([this] {
@@ -103,7 +103,7 @@ Status Loader::Prepare(const model::WeightIdentity& identity,
   if (options_.threads < 0) {
     return InvalidArgument("threads must not be negative, got " + std::to_string(options_.threads));
   }
-  MC_ASSIGN_OR_RETURN(reader_, RevisionReader::Open(session_, identity, options_.cancel));
+  MC_ASSIGN_OR_RETURN(reader_, RevisionReader::Open(session_, identity, stop_.get_token()));
   report_.metadata = reader_->metadata();
   MC_ASSIGN_OR_RETURN(report_.manifest, reader_->ReadManifest());
   report_.seconds_resolve = watch.Seconds();
@@ -163,6 +163,11 @@ std::vector<Loader::ArenaWork> Loader::WorkByArena() const {
   return arenas;
 }
 
+void Loader::Cancel() {
+  cancelled_ = true;
+  stop_.request_stop();
+}
+
 Status Loader::CheckGoing() {
   if (cancelled_) return Cancelled("cancelled by the caller");
   return reader_->lease_state();
@@ -210,14 +215,17 @@ Status Loader::CopyGroup(const std::vector<ArenaWork>& group) {
 
 Result<env::Mapping> Loader::MapArena(const ArenaWork& arena) {
   env::Mapping mapping;
-  MC_RETURN_IF_ERROR(Repeat(session_->Limits(options_.cancel), [&]() -> Status {
+  const CallLimits limits = session_->Limits(stop_.get_token());
+  const rpc::CallBounds bounds = limits.Bounds();
+  MC_RETURN_IF_ERROR(Repeat(limits, [&]() -> Status {
     const auto located = locations_.arenas.find(arena.arena_id);
     if (located == locations_.arenas.end()) {
       return Unavailable("arena " + std::to_string(arena.arena_id) + " has moved");
     }
     const v1::Grant& grant = located->second.grant;
-    Result<std::shared_ptr<rpc::NodeChannel>> node = session_->nodes.Get(located->second.node);
-    Result<env::UniqueFd> fd = node.ok() ? (*node)->OpenArena(grant) : node.status();
+    Result<std::shared_ptr<rpc::NodeChannel>> node =
+        session_->nodes.Get(located->second.node, bounds);
+    Result<env::UniqueFd> fd = node.ok() ? (*node)->OpenArena(grant, bounds) : node.status();
     if (!fd.ok()) {
       // The node may have been restarted: ask for its address and a new grant.
       if (fd.status().code() == Code::kUnavailable) MC_RETURN_IF_ERROR(LocateAll());
@@ -316,7 +324,7 @@ Status Loader::WithProgress(const std::function<Status()>& work) {
   while (
       !done_changed.wait_for(lock, std::chrono::milliseconds(kProgressMs), [&] { return done; })) {
     lock.unlock();
-    if (!options_.progress({bytes_done_, work_.bytes_needed})) cancelled_ = true;
+    if (!options_.progress({bytes_done_, work_.bytes_needed})) Cancel();
     lock.lock();
   }
   lock.unlock();

@@ -20,6 +20,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,8 @@ class Loader {
   Result<env::Mapping> MapArena(const ArenaWork& arena);
   const std::byte* DataOf(const Mappings& mappings, const ObjectWork& object) const;
 
+  // Stops copies and waits, whichever runs.
+  void Cancel();
   Status CheckGoing();
   Status WithProgress(const std::function<Status()>& work);
   Status Explain(Status status) const;
@@ -77,6 +80,7 @@ class Loader {
   LoadReport report_;
 
   std::atomic<bool> cancelled_{false};
+  std::stop_source stop_;
   std::atomic<uint64_t> bytes_done_{0};
   std::atomic<uint64_t> bytes_verified_{0};
   bool writing_ = false;  // a byte of a target may have been written

@@ -101,15 +101,17 @@ Result<std::string> RevisionReader::ReadObject(const std::string& name) {
                    " is missing");
   }
   std::string content;
-  MC_RETURN_IF_ERROR(Repeat(session_->Limits(cancel_), [&]() -> Status {
+  const CallLimits limits = session_->Limits(cancel_);
+  const rpc::CallBounds bounds = limits.Bounds();
+  MC_RETURN_IF_ERROR(Repeat(limits, [&]() -> Status {
     const auto node = nodes_.find(object->second.node_id);
     if (node == nodes_.end()) {
       return Unavailable("node " + object->second.node_id + " of METADATA object " + name +
                          " is not registered");
     }
     MC_ASSIGN_OR_RETURN(const std::shared_ptr<rpc::NodeChannel> channel,
-                        session_->nodes.Get(node->second.node));
-    Result<std::string> read = channel->ReadMetadata(node->second.grant, name);
+                        session_->nodes.Get(node->second.node, bounds));
+    Result<std::string> read = channel->ReadMetadata(node->second.grant, name, bounds);
     if (read.ok()) {
       content = *std::move(read);
       return OkStatus();

@@ -24,6 +24,7 @@
 #include "client/lease_keeper.h"
 #include "client/plan_cache.h"
 #include "client/store_client.h"
+#include "env/deadline.h"
 #include "model/identity.h"
 #include "rpc/master_api.h"
 #include "rpc/node_channel.h"
@@ -36,6 +37,9 @@ namespace mooncake::client {
 struct CallLimits {
   int64_t retry_ms = 0;
   std::stop_token cancel;
+
+  // For calls of a node that begin now: no one of them outlasts the repeating.
+  rpc::CallBounds Bounds() const { return {env::Deadline::AfterMs(retry_ms), cancel}; }
 };
 
 // Sleeps; false as soon as `cancel` is requested.
@@ -83,7 +87,8 @@ class NodeChannels {
   explicit NodeChannels(std::shared_ptr<rpc::NodeConnector> connector)
       : connector_(std::move(connector)) {}
 
-  Result<std::shared_ptr<rpc::NodeChannel>> Get(const v1::NodeAddress& address);
+  Result<std::shared_ptr<rpc::NodeChannel>> Get(const v1::NodeAddress& address,
+                                                const rpc::CallBounds& bounds);
 
  private:
   struct Entry {

@@ -49,8 +49,9 @@ struct StoreClientOptions {
   std::string holder;               // shown beside leases; empty: "pid <pid>"
   uint64_t import_ttl_ms = 10'000;  // how long an import survives its dead writer
   uint64_t lease_ttl_ms = 10'000;   // how long a revision is protected for a dead reader
-  int64_t retry_ms = 15'000;        // how long an unreachable Master or node is asked again
-  int threads = 0;                  // for copies; 0: one per processor, at most 8
+  // How long a Master or node that cannot be reached, or does not answer, is asked again.
+  int64_t retry_ms = 15'000;
+  int threads = 0;  // for copies; 0: one per processor, at most 8
   std::optional<model::StoragePolicy> default_policy;
   StepObserver step_observer;
 };

@@ -60,6 +60,23 @@ Status WriteArenas::Locate(const v1::GetImportReply& reply) {
   return OkStatus();
 }
 
+Status WriteArenas::Reserve() const {
+  uint64_t needed_bytes = 0;
+  for (const auto& [id, arena] : arenas_) needed_bytes += arena->grant.arena_bytes();
+  const rpc::CallBounds bounds = limits_.Bounds();
+  for (const auto& [id, arena] : arenas_) {
+    const Status reserved = Repeat(limits_, [&, &arena = *arena]() -> Status {
+      MC_ASSIGN_OR_RETURN(const std::shared_ptr<rpc::NodeChannel> node,
+                          nodes_.Get(arena.node, bounds));
+      return node->ReserveArena(arena.grant, bounds);
+    });
+    if (reserved.ok()) continue;
+    return reserved.WithContext(std::to_string(needed_bytes) + " bytes are needed in " +
+                                std::to_string(arenas_.size()) + " arenas");
+  }
+  return OkStatus();
+}
+
 Result<std::byte*> WriteArenas::Open(uint32_t object, const std::function<Status()>& opened) {
   const auto place = places_.find(object);
   if (place == places_.end()) {
@@ -68,8 +85,10 @@ Result<std::byte*> WriteArenas::Open(uint32_t object, const std::function<Status
   Arena& arena = *place->second.arena;
   std::lock_guard lock(arena.opening);
   if (arena.mapping.data() == nullptr) {
-    MC_ASSIGN_OR_RETURN(const std::shared_ptr<rpc::NodeChannel> node, nodes_.Get(arena.node));
-    MC_ASSIGN_OR_RETURN(env::UniqueFd fd, node->OpenArena(arena.grant));
+    const rpc::CallBounds bounds = limits_.Bounds();
+    MC_ASSIGN_OR_RETURN(const std::shared_ptr<rpc::NodeChannel> node,
+                        nodes_.Get(arena.node, bounds));
+    MC_ASSIGN_OR_RETURN(env::UniqueFd fd, node->OpenArena(arena.grant, bounds));
     MC_ASSIGN_OR_RETURN(const env::MemoryFile file,
                         env::MemoryFile::Adopt(std::move(fd), arena.grant.arena_bytes()));
     // All of it is going to be written: one call instead of a fault a page.

@@ -25,11 +25,17 @@ namespace mooncake::client {
 
 class WriteArenas {
  public:
-  WriteArenas(const reshard::UploadPlan& plan, NodeChannels& nodes) : plan_(plan), nodes_(nodes) {}
+  // `retry_ms`: how long a node may take to open an arena.
+  WriteArenas(const reshard::UploadPlan& plan, NodeChannels& nodes, int64_t retry_ms)
+      : plan_(plan), nodes_(nodes), limits_{retry_ms, {}} {}
 
   // Takes in what GetImport answered for some of the plan's participants. INTERNAL when an extent
   // does not fit its object or its arena.
   Status Locate(const v1::GetImportReply& reply);
+
+  // No arena will lack space afterwards (rpc/node_channel.h). EXHAUSTED: the needed bytes of all of
+  // them, and the node's answer about the first that does not fit.
+  Status Reserve() const;
 
   // Where the object (an index into the plan's objects) is written. `opened` is called once for
   // every arena that was opened for it.
@@ -55,6 +61,7 @@ class WriteArenas {
 
   const reshard::UploadPlan& plan_;
   NodeChannels& nodes_;
+  const CallLimits limits_;
   std::map<uint64_t, std::shared_ptr<Arena>> arenas_;
   std::unordered_map<uint32_t, Place> places_;  // by object
 };

@@ -1,8 +1,7 @@
 #include "cluster/embedded_store.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
@@ -14,8 +13,10 @@
 #include "env/host_id.h"
 #include "env/random.h"
 #include "master/master.h"
+#include "master/recovery.h"
 #include "node/node.h"
 #include "node/node_agent.h"
+#include "node/node_folder.h"
 #include "oplog/log_folder.h"
 #include "rpc/async_master.h"
 #include "rpc/node_channel.h"
@@ -27,17 +28,45 @@ constexpr int64_t kRegisterTimeoutMs = 10'000;
 // In one process nothing is gained by waiting longer.
 constexpr uint64_t kReportIntervalMs = 50;
 
+// Calls that stay in the process answer as fast as the disk does, and need no bounds.
+class InProcessChannel final : public rpc::NodeChannel {
+ public:
+  explicit InProcessChannel(std::shared_ptr<node::Node> node) : node_(std::move(node)) {}
+
+  Result<env::UniqueFd> OpenArena(const v1::Grant& grant, const rpc::CallBounds&) override {
+    return node_->OpenArena(grant);
+  }
+  Status ReserveArena(const v1::Grant& grant, const rpc::CallBounds&) override {
+    return node_->ReserveArena(grant);
+  }
+  Status WriteMetadata(const v1::Grant& grant, std::string_view name, std::string_view content,
+                       const rpc::CallBounds&) override {
+    return node_->WriteMetadata(grant, name, content);
+  }
+  Result<std::string> ReadMetadata(const v1::Grant& grant, std::string_view name,
+                                   const rpc::CallBounds&) override {
+    return node_->ReadMetadata(grant, name);
+  }
+  Status SealImport(const v1::Grant& grant, const rpc::CallBounds&) override {
+    return node_->SealImport(grant);
+  }
+
+ private:
+  const std::shared_ptr<node::Node> node_;
+};
+
 // The one node, whatever its address says.
 class InProcessConnector final : public rpc::NodeConnector {
  public:
   explicit InProcessConnector(std::shared_ptr<node::Node> node) : node_(std::move(node)) {}
 
-  Result<std::shared_ptr<rpc::NodeChannel>> Connect(const v1::NodeAddress& address) override {
+  Result<std::shared_ptr<rpc::NodeChannel>> Connect(const v1::NodeAddress& address,
+                                                    const rpc::CallBounds&) override {
     if (address.node_id() != node_->node_id()) {
       return Unavailable("this embedded store has node " + node_->node_id() + ", not " +
                          address.node_id());
     }
-    return std::shared_ptr<rpc::NodeChannel>(node_);
+    return std::shared_ptr<rpc::NodeChannel>(std::make_shared<InProcessChannel>(node_));
   }
 
  private:
@@ -60,15 +89,16 @@ class EmbeddedStore final : public OpenedStore {
 
   Status Start(const std::string& folder, uint64_t capacity_bytes,
                const client::StoreClientOptions& client_options) {
-    const std::string master_folder = folder + "/" + kMasterFolder;
-    MC_RETURN_IF_ERROR(env::MakeFolders(master_folder));
-    MC_ASSIGN_OR_RETURN(files_, oplog::LogFolder::Open(master_folder));
+    MC_RETURN_IF_ERROR(OpenLog(folder));
     const master::MasterSeams seams{
         files_->log(),
         env::SystemClock::Instance(),
         env::SystemRandom::Instance(),
         {.snapshots = &files_->snapshots(), .open_log = [this] { return files_->OpenReader(); }}};
-    MC_ASSIGN_OR_RETURN(master_, master::Master::Open(master::MasterOptions{}, seams));
+    master::MasterOptions master_options;
+    // Whoever read or wrote here held the folder's lock, and has died or closed the store.
+    master_options.clients_end_with_master = true;
+    MC_ASSIGN_OR_RETURN(master_, master::Master::Open(master_options, seams));
     node::NodeOptions node_options;
     node_options.folder = folder + "/" + kNodeFolder;
     node_options.capacity_bytes = capacity_bytes;
@@ -94,6 +124,36 @@ class EmbeddedStore final : public OpenedStore {
   Result<std::string> DescribeCluster() override { return ClusterJson(*api_); }
 
  private:
+  // A log beside a node that holds data must be the one that the data is known to: a Master over a
+  // new one would have the node drop everything.
+  Status OpenLog(const std::string& folder) {
+    const std::string node_folder = folder + "/" + kNodeFolder;
+    const std::string path = folder + "/" + kMasterFolder + "/" + kLogFile;
+    MC_ASSIGN_OR_RETURN(const node::NodeFolderView held, node::PeekNodeFolder(node_folder));
+    if (held.empty()) MC_RETURN_IF_ERROR(env::MakeFolders(folder + "/" + kMasterFolder));
+    const auto lost = [&](const std::string& why) {
+      return Corrupt(why + ", and " + node_folder + " holds " +
+                     std::to_string(held.import_ids.size()) + " imports of cluster " +
+                     held.cluster_id.value_or("(not recorded)") +
+                     ": put that cluster's log back, or move the node's folder away to give its "
+                     "data up; nothing was changed");
+    };
+    Result<std::unique_ptr<oplog::LogFolder>> opened =
+        oplog::LogFolder::Open(folder + "/" + kMasterFolder, /*create=*/held.empty());
+    if (opened.status().code() == Code::kNotFound) return lost(opened.status().message());
+    if (!opened.ok()) return opened.status();
+    files_ = *std::move(opened);
+    if (held.empty()) return OkStatus();
+    MC_ASSIGN_OR_RETURN(const uint64_t records, files_->log().LastSequence());
+    if (records == 0) return lost("the log " + path + " has no records");
+    MC_ASSIGN_OR_RETURN(const std::optional<std::string> cluster_id,
+                        master::ReadClusterId(files_->log()));
+    if (held.cluster_id && cluster_id != held.cluster_id) {
+      return lost("the log " + path + " is of cluster " + cluster_id.value_or("(none)"));
+    }
+    return OkStatus();
+  }
+
   const env::FolderLock lock_;
   std::unique_ptr<oplog::LogFolder> files_;
   std::unique_ptr<master::Master> master_;
@@ -103,12 +163,12 @@ class EmbeddedStore final : public OpenedStore {
   std::unique_ptr<client::StoreClient> client_;
 };
 
+// What the store has taken counts as free: its capacity must not shrink as it fills.
 Result<uint64_t> DefaultCapacity(const std::string& folder) {
   constexpr uint64_t kGiB = uint64_t{1} << 30;
-  std::error_code error;
-  const std::filesystem::space_info space = std::filesystem::space(folder, error);
-  if (error) return Unavailable("free space of " + folder + ": " + error.message());
-  return std::max<uint64_t>(kGiB, space.available / 2 / kGiB * kGiB);
+  MC_ASSIGN_OR_RETURN(const uint64_t free_bytes, env::FreeDiskBytes(folder));
+  MC_ASSIGN_OR_RETURN(const uint64_t own_bytes, env::DiskBytesBelow(folder));
+  return std::max<uint64_t>(kGiB, (free_bytes + own_bytes) / 2 / kGiB * kGiB);
 }
 
 }  // namespace

@@ -20,6 +20,8 @@ inline constexpr char kMasterFolder[] = "master";
 inline constexpr char kNodeFolder[] = "node";
 inline constexpr char kLogFile[] = "log.db";
 
+// CORRUPT, and nothing is changed: the log is gone or of another cluster, and the node's folder has
+// data.
 Result<std::unique_ptr<OpenedStore>> OpenEmbeddedStore(const std::string& folder,
                                                        const OpenOptions& options);
 

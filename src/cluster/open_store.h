@@ -1,9 +1,9 @@
 // Opens a store by its URI and gives the client for it.
 //
-//   mooncake://host:port   a running cluster (gRPC to the Master, Unix sockets to nodes of this
-//   host) file:///folder         an embedded store: Master and node inside this process, durable in
+//   mooncake://host:port  a running cluster (gRPC to the Master, Unix sockets to nodes of this
+//   host) file:///folder        an embedded store: Master and node inside this process, durable in
 //   the
-//                          folder, one process at a time
+//                         folder, one process at a time
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ namespace mooncake::cluster {
 
 struct OpenOptions {
   client::StoreClientOptions client;
-  // Of an embedded store's node; 0: half of what its file system has free, rounded down to 1 GiB
-  // steps and at least 1 GiB.
+  // Of an embedded store's node; 0: half of what its file system has free or the store has taken,
+  // rounded down to 1 GiB steps and at least 1 GiB.
   uint64_t capacity_bytes = 0;
 };
 

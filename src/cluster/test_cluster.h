@@ -24,6 +24,7 @@
 #include "node/node_agent.h"
 #include "oplog/sqlite_log.h"
 #include "rpc/async_master.h"
+#include "rpc/node_channel.h"
 #include "rpc/status_proto.h"
 
 namespace mooncake::cluster {
@@ -242,22 +243,27 @@ class TestCluster {
    public:
     Channel(TestCluster& cluster, std::string node_id)
         : cluster_(cluster), node_id_(std::move(node_id)) {}
-    Result<env::UniqueFd> OpenArena(const v1::Grant& grant) override {
+    Result<env::UniqueFd> OpenArena(const v1::Grant& grant, const rpc::CallBounds&) override {
       MC_ASSIGN_OR_RETURN(const std::shared_ptr<node::Node> node, cluster_.FindNode(node_id_));
       return node->OpenArena(grant);
     }
+    ::mooncake::Status ReserveArena(const v1::Grant& grant, const rpc::CallBounds&) override {
+      MC_ASSIGN_OR_RETURN(const std::shared_ptr<node::Node> node, cluster_.FindNode(node_id_));
+      return node->ReserveArena(grant);
+    }
     ::mooncake::Status WriteMetadata(const v1::Grant& grant, std::string_view name,
-                                     std::string_view content) override {
+                                     std::string_view content, const rpc::CallBounds&) override {
       MC_ASSIGN_OR_RETURN(const std::shared_ptr<node::Node> node, cluster_.FindNode(node_id_));
       return node->WriteMetadata(grant, name, content);
     }
-    Result<std::string> ReadMetadata(const v1::Grant& grant, std::string_view name) override {
+    Result<std::string> ReadMetadata(const v1::Grant& grant, std::string_view name,
+                                     const rpc::CallBounds&) override {
       MC_ASSIGN_OR_RETURN(const std::shared_ptr<node::Node> node, cluster_.FindNode(node_id_));
       Result<std::string> content = node->ReadMetadata(grant, name);
       if (!cluster_.on_read_metadata) return content;
       return cluster_.on_read_metadata(std::string(name), std::move(content));
     }
-    ::mooncake::Status SealImport(const v1::Grant& grant) override {
+    ::mooncake::Status SealImport(const v1::Grant& grant, const rpc::CallBounds&) override {
       MC_ASSIGN_OR_RETURN(const std::shared_ptr<node::Node> node, cluster_.FindNode(node_id_));
       return node->SealImport(grant);
     }
@@ -269,7 +275,8 @@ class TestCluster {
   class Connector final : public rpc::NodeConnector {
    public:
     explicit Connector(TestCluster& cluster) : cluster_(cluster) {}
-    Result<std::shared_ptr<rpc::NodeChannel>> Connect(const v1::NodeAddress& address) override {
+    Result<std::shared_ptr<rpc::NodeChannel>> Connect(const v1::NodeAddress& address,
+                                                      const rpc::CallBounds&) override {
       MC_RETURN_IF_ERROR(cluster_.FindNode(address.node_id()).status());
       return std::shared_ptr<rpc::NodeChannel>(
           std::make_shared<Channel>(cluster_, address.node_id()));

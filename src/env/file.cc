@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -171,6 +172,34 @@ Result<bool> PathExists(const std::string& path) {
   if (::lstat(path.c_str(), &info) == 0) return true;
   if (errno == ENOENT || errno == ENOTDIR) return false;
   return ErrnoStatus(errno, "stat " + path);
+}
+
+Result<uint64_t> FreeDiskBytes(const std::string& path) {
+  struct statvfs info {};
+  if (::statvfs(path.c_str(), &info) != 0) return ErrnoStatus(errno, "look at the disk of " + path);
+  return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
+}
+
+Result<uint64_t> DiskBytesBelow(const std::string& folder) {
+  MC_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(folder));
+  uint64_t bytes = 0;
+  for (const std::string& name : names) {
+    const std::string path = folder + "/" + name;
+    struct stat info {};
+    if (::lstat(path.c_str(), &info) != 0) {
+      if (errno == ENOENT) continue;
+      return ErrnoStatus(errno, "stat " + path);
+    }
+    bytes += static_cast<uint64_t>(info.st_blocks) * 512;
+    if (!S_ISDIR(info.st_mode)) continue;
+    const Result<uint64_t> below = DiskBytesBelow(path);
+    if (below.ok()) {
+      bytes += *below;
+    } else if (below.status().code() != Code::kNotFound) {
+      return below;
+    }
+  }
+  return bytes;
 }
 
 }  // namespace mooncake::env

@@ -49,6 +49,13 @@ Status SyncFolder(const std::string& path);
 // Whether anything has this path (a dangling symbolic link counts).
 Result<bool> PathExists(const std::string& path);
 
+// What this user may still write to the file system that holds `path`.
+Result<uint64_t> FreeDiskBytes(const std::string& path);
+
+// What the files below the folder take on disk, whatever their sizes say. What goes or comes while
+// it is summed may or may not be counted.
+Result<uint64_t> DiskBytesBelow(const std::string& folder);
+
 // "a/b" of "a/b/c", "." of "c", "/" of "/c".
 std::string FolderOf(const std::string& path);
 

@@ -37,11 +37,13 @@ Result<FolderLock> FolderLock::Acquire(const std::string& folder) {
     return Unavailable("the folder " + folder + " is in use by process " +
                        (pid.empty() ? "(id not yet written)" : pid));
   }
+  // Written over what the holder before left, and cut then: a full disk has no room for more. It is
+  // only for people, so a disk that takes nothing at all does not keep the owner out.
   const std::string pid = std::to_string(::getpid()) + "\n";
-  if (::ftruncate(fd.get(), 0) != 0 ||
-      ::pwrite(fd.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
-    return ErrnoStatus(errno != 0 ? errno : EIO, "write the process id to " + path);
-  }
+  const bool written =
+      ::pwrite(fd.get(), pid.data(), pid.size(), 0) == static_cast<ssize_t>(pid.size());
+  [[maybe_unused]] const int cut =
+      ::ftruncate(fd.get(), written ? static_cast<off_t>(pid.size()) : 0);
   return FolderLock(std::move(fd), ::getpid());
 }
 

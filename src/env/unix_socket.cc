@@ -168,6 +168,10 @@ Result<PeerCredentials> UnixSocket::Peer() const {
   return PeerCredentials{.pid = credentials.pid, .uid = credentials.uid, .gid = credentials.gid};
 }
 
+Status UnixSocket::WaitReadable(Deadline deadline) const {
+  return WaitReady(fd_.get(), POLLIN, deadline, interrupter_, "receive a frame");
+}
+
 void UnixSocket::Shutdown() const { ::shutdown(fd_.get(), SHUT_RDWR); }
 
 Status UnixSocket::SendFrame(std::string_view bytes, Deadline deadline, std::span<const int> fds) {

@@ -29,7 +29,9 @@
 
 namespace mooncake::env {
 
-inline constexpr uint32_t kFrameBytesMax = 64u << 20;
+// As large as a message to the Master may be: the manifest of a model of 100,000 tensors is some 70
+// MB.
+inline constexpr uint32_t kFrameBytesMax = 256u << 20;
 // The kernel's SCM_MAX_FD.
 inline constexpr size_t kFrameFdsMax = 253;
 
@@ -55,6 +57,9 @@ class UnixSocket {
   UnixSocket(UnixSocket&&) = default;
   UnixSocket& operator=(UnixSocket&&) = default;
 
+  // From now on this one ends all waits. It must outlive them.
+  void Watch(const Interrupter& interrupter) { interrupter_ = &interrupter; }
+
   // Who the kernel says connected (or listened), as it was at that moment.
   Result<PeerCredentials> Peer() const;
 
@@ -69,6 +74,9 @@ class UnixSocket {
 
   // Where the end of the stream is no regular answer: UNAVAILABLE then.
   Result<Frame> ReceiveReply(Deadline deadline);
+
+  // Waits until the peer sent something or closed. UNAVAILABLE: the deadline ran out.
+  Status WaitReadable(Deadline deadline) const;
 
   // Both directions end, for the peer too; a blocked call returns.
   void Shutdown() const;

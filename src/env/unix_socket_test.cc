@@ -113,7 +113,7 @@ TEST(UnixSocketTest, LargestFramePassesAndOneMoreByteIsRefused) {
   EXPECT_EQ(frame->bytes.size(), kFrameBytesMax);
   const Status refused = ends.a.SendFrame(largest + "y", Soon());
   EXPECT_EQ(refused.code(), Code::kInvalidArgument);
-  EXPECT_THAT(refused.message(), HasSubstr("at most 67108864 bytes, got 67108865"));
+  EXPECT_THAT(refused.message(), HasSubstr("at most 268435456 bytes, got 268435457"));
   // Nothing of the refused frame was sent.
   ASSERT_TRUE(ends.a.SendFrame("after", Soon()).ok());
   EXPECT_EQ(ends.b.ReceiveReply(Soon())->bytes, "after");

@@ -44,6 +44,13 @@ class Engine {
   // is due now.
   bool Upkeep(Batch& batch);
 
+  // What the log says of its space: while that is not OK nothing new is begun.
+  void SetLogSpace(Status space) { log_space_ = std::move(space); }
+
+  // Every lease and open import ends now: nobody is left who holds them. A bounded round; true:
+  // there are more.
+  bool EndClients(Batch& batch);
+
   // engine_nodes.cc
   Status Run(const v1::RegisterNodeRequest& request, v1::RegisterNodeReply* reply, Batch& batch);
   Status Run(const v1::ReportNodeRequest& request, v1::ReportNodeReply* reply, Batch& batch);
@@ -65,6 +72,12 @@ class Engine {
   Status Run(const v1::RemoveWeightRequest& request, v1::RemoveWeightReply* reply, Batch& batch);
 
  private:
+  // engine_nodes.cc
+  // INVALID_ARGUMENT: the folder of another cluster. CORRUPT: not this log's data.
+  Status CheckIsOurs(const v1::RegisterNodeRequest& request) const;
+  // CORRUPT: the import has a number that this log has not given.
+  Status CheckIsNumbered(model::ImportId id) const;
+
   // engine_upkeep.cc
   bool ExpireLeases(Batch& batch);
   bool ExpireImports(Batch& batch);
@@ -96,6 +109,7 @@ class Engine {
   int64_t grace_until_ms_ = 0;
   bool grace_over_ = false;
   std::set<model::ImportId> recheck_;
+  Status log_space_;
 };
 
 }  // namespace mooncake::master

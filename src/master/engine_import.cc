@@ -52,6 +52,7 @@ Status Engine::Run(const v1::BeginImportRequest& request, v1::BeginImportReply* 
   MC_ASSIGN_OR_RETURN(const weights::BeginDecision decision,
                       weights::DecideBeginImport(state_.weights, command, facts));
   if (decision.created) {
+    MC_RETURN_IF_ERROR(log_space_.WithContext("nothing new can be published"));
     std::vector<model::PlannedParticipant> participants;
     participants.reserve(static_cast<size_t>(request.participants_size()));
     for (const auto& one : request.participants()) participants.push_back(codec::FromProto(one));

@@ -12,7 +12,50 @@ namespace {
 
 constexpr size_t kGrantKeyBytes = 32;
 
+std::string AboutNode(const v1::RegisterNodeRequest& request, std::string_view what) {
+  return fmt::format("node {} {}", request.address().node_id(), what);
+}
+
 }  // namespace
+
+// A report makes the node drop what this log does not know. So the node's data must be of this log:
+//   - its folder is this cluster's; one that is older than that mark is taken in when it holds
+//     nothing but what the log places on this node;
+//   - this log knows the node, if it holds anything;
+//   - it holds nothing of imports that this log has yet to number: the log would be an older copy.
+Status Engine::CheckIsOurs(const v1::RegisterNodeRequest& request) const {
+  if (!request.cluster_id().empty() && request.cluster_id() != cluster_id_) {
+    return InvalidArgument(AboutNode(
+        request,
+        fmt::format("has the folder of cluster {}, this is the Master of cluster {}: start "
+                    "it with that cluster's Master, or with a new folder",
+                    request.cluster_id(), cluster_id_)));
+  }
+  const std::string& node_id = request.address().node_id();
+  const objects::Node* known = state_.objects.FindNode(node_id);
+  const bool same_files = known != nullptr && known->durable_arenas &&
+                          known->address.instance_id == request.address().instance_id();
+  std::set<model::ImportId> ours;
+  for (const model::ImportId id : state_.objects.ImportsOn(node_id)) ours.insert(id);
+  for (const uint64_t id : request.held_import_ids()) {
+    MC_RETURN_IF_ERROR(CheckIsNumbered(model::ImportId(id)).WithContext("node " + node_id));
+    const bool marked = known != nullptr && !request.cluster_id().empty();
+    if (marked || same_files || ours.contains(model::ImportId(id))) continue;
+    return Corrupt(AboutNode(
+        request, fmt::format("holds import {}, which the log of cluster {} does not place there: "
+                             "its folder may be another cluster's",
+                             id, cluster_id_)));
+  }
+  return OkStatus();
+}
+
+Status Engine::CheckIsNumbered(model::ImportId id) const {
+  if (id < state_.weights.next_import_id()) return OkStatus();
+  return Corrupt(fmt::format(
+      "import {} is held, and the log of cluster {} has numbered imports only up to {}: "
+      "it is an older copy of the log, and nothing is dropped",
+      id.value, cluster_id_, state_.weights.next_import_id().value - 1));
+}
 
 Status Engine::Run(const v1::RegisterNodeRequest& request, v1::RegisterNodeReply* reply,
                    Batch& batch) {
@@ -20,6 +63,7 @@ Status Engine::Run(const v1::RegisterNodeRequest& request, v1::RegisterNodeReply
     return InvalidArgument(fmt::format("expected {} bytes of grant_key, got {}", kGrantKeyBytes,
                                        request.grant_key().size()));
   }
+  MC_RETURN_IF_ERROR(CheckIsOurs(request));
   const model::NodeAddress address = codec::FromProto(request.address());
   MC_ASSIGN_OR_RETURN(const std::vector<objects::Event> events,
                       objects::DecideNodeJoin(state_.objects, address, request.capacity_bytes(),
@@ -31,6 +75,7 @@ Status Engine::Run(const v1::RegisterNodeRequest& request, v1::RegisterNodeReply
   Log().info("master: node {} registers as instance {} with {} bytes", address.node_id,
              address.instance_id, request.capacity_bytes());
   reply->set_report_interval_ms(static_cast<uint64_t>(options_.report_interval_ms));
+  reply->set_cluster_id(cluster_id_);
   return OkStatus();
 }
 
@@ -44,6 +89,7 @@ Status Engine::Run(const v1::ReportNodeRequest& request, v1::ReportNodeReply* re
   for (const v1::HeldImport& one : request.held()) {
     objects::HeldImport& import = held.emplace_back();
     import.import_id = model::ImportId(one.import_id());
+    MC_RETURN_IF_ERROR(CheckIsNumbered(import.import_id).WithContext("node " + request.node_id()));
     import.metadata_objects = one.metadata_objects();
     for (const uint64_t arena_id : one.arena_ids()) import.arena_ids.emplace_back(arena_id);
   }

@@ -52,6 +52,22 @@ bool Engine::Upkeep(Batch& batch) {
   return RemoveMembers(batch) || more;
 }
 
+bool Engine::EndClients(Batch& batch) {
+  std::vector<model::LeaseId> leases;
+  for (const auto& [id, lease] : state_.weights.leases()) {
+    if (leases.size() == kLeasesPerRound) break;
+    leases.push_back(id);
+  }
+  if (!leases.empty()) batch.Emit(weights::DecideExpireLeases(state_.weights, leases));
+  std::vector<model::ImportId> imports;
+  for (const model::ImportId id : state_.weights.open_imports()) {
+    if (imports.size() == kImportsPerRound) break;
+    imports.push_back(id);
+  }
+  for (const model::ImportId id : imports) Abort(id, "the process that wrote it has ended", batch);
+  return !state_.weights.leases().empty() || !state_.weights.open_imports().empty();
+}
+
 bool Engine::ExpireLeases(Batch& batch) {
   const std::vector<model::LeaseId> expired =
       deadlines_.ExpiredLeases(batch.now_ms(), kLeasesPerRound);

@@ -15,20 +15,10 @@
 namespace mooncake::master {
 namespace {
 
-constexpr size_t kClusterIdBytes = 16;
-
 template <class Request>
 concept Command = requires(const Request& request) {
   request.command();
 };
-
-Result<std::string> ReadOrMakeClusterId(MasterSeams seams) {
-  MC_ASSIGN_OR_RETURN(std::optional<std::string> known, seams.log.ReadMeta(kClusterIdKey));
-  if (known) return *known;
-  const std::string made = HexOf(seams.random.RandomBytes(kClusterIdBytes));
-  MC_RETURN_IF_ERROR(seams.log.WriteMeta(kClusterIdKey, made));
-  return made;
-}
 
 }  // namespace
 
@@ -109,12 +99,13 @@ Result<std::unique_ptr<Master>> Master::Open(const MasterOptions& options, Maste
   MC_RETURN_IF_ERROR(Validate(options));
   MC_ASSIGN_OR_RETURN(ReplicatedState state, ReplayAndTakeOver(seams.log, seams.snapshots.snapshots,
                                                                seams.clock.WallMs()));
-  MC_ASSIGN_OR_RETURN(std::string cluster_id, ReadOrMakeClusterId(seams));
+  MC_ASSIGN_OR_RETURN(std::string cluster_id, ReadOrMakeClusterId(seams.log, seams.random));
   Log().info("master: serves cluster {} from log sequence {}, term {}: {} revisions, {} objects",
              cluster_id, state.sequence, state.term, state.weights.revisions().size(),
              state.objects.payload_count());
   std::unique_ptr<Master> master(new Master(options, seams, std::move(cluster_id)));
   master->Adopt(std::move(state));
+  if (options.clients_end_with_master) MC_RETURN_IF_ERROR(master->EndClients());
   return master;
 }
 
@@ -193,6 +184,7 @@ bool Master::Step() {
     }
   }
   const bool had_calls = !calls.empty();
+  engine_.SetLogSpace(seams_.log.CheckSpace());
   Batch batch(engine_.state(), engine_.deadlines(), clock_.NowMs());
   std::vector<std::unique_ptr<Call>> ran = RunCalls(calls, batch);
   waiting_ = std::move(calls);
@@ -273,6 +265,16 @@ bool Master::DropSuperfluousLog() {
   return false;
 }
 
+Status Master::EndClients() {
+  for (bool more = true; more;) {
+    Batch batch(engine_.state(), engine_.deadlines(), clock_.NowMs());
+    more = engine_.EndClients(batch);
+    MC_RETURN_IF_ERROR(batch.failure());
+    MC_RETURN_IF_ERROR(Flush(batch).WithContext("ending the clients of an earlier process"));
+  }
+  return OkStatus();
+}
+
 void Master::VerifyReplay(const oplog::LogRecordView& record) {
   const Status applied = replayed_->ApplyRecord(record);
   if (!applied.ok()) Log().critical("master: replay differs from live: {}", applied.ToString());
@@ -295,8 +297,10 @@ void Master::Rebuild() {
     Adopt(*std::move(state));
     return;
   }
-  const Status refusal =
-      Unavailable("the Master cannot serve: its log cannot be read: " + state.status().ToString());
+  // A full disk is not going to pass while the caller waits: said as it is.
+  const Code code =
+      state.status().code() == Code::kExhausted ? Code::kExhausted : Code::kUnavailable;
+  const Status refusal(code, "the Master cannot serve: " + state.status().ToString());
   if (refusal != refusing_) Log().error("{}", refusal.message());
   refusing_ = refusal;
   rebuild_at_ms_ = seams_.clock.MonotonicMs() + options_.rebuild_retry_ms;

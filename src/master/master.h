@@ -11,8 +11,8 @@
 // When the append fails nobody knows whether the record is there. So: commands get
 // DURABILITY_FAILED, queries UNAVAILABLE, the state is dropped and read from the log again, and
 // service goes on; the same command id then gets the outcome that the log has, if it has one. While
-// the log cannot be read every call gets UNAVAILABLE with the reason, and reading is tried again
-// now and then.
+// the log cannot be read and written every call gets UNAVAILABLE (a full disk: EXHAUSTED) with the
+// reason, and that is tried again now and then.
 //
 // Threads: requests may come from any thread, and are answered on the sequencer's. With Start there
 // is one sequencer thread; without it the owner calls Step (tests, the simulation) from one thread.
@@ -92,6 +92,8 @@ class Master final : public rpc::AsyncMaster {
   // Leaves in `calls` those that did not fit into the batch.
   std::vector<std::unique_ptr<Call>> RunCalls(Calls& calls, Batch& batch);
   Status Flush(const Batch& batch);
+  // Of MasterOptions::clients_end_with_master.
+  Status EndClients();
   void VerifyReplay(const oplog::LogRecordView& record);
   // True: more of the log is superfluous.
   bool DropSuperfluousLog();

@@ -157,5 +157,171 @@ TEST(Master, RegistrationIsChecked) {
   EXPECT_EQ(status, InvalidArgument("expected 32 bytes of grant_key, got 5"));
 }
 
+// ---- whose data a node has ----
+
+v1::RegisterNodeRequest Registration(const std::string& node_id, const std::string& cluster_id,
+                                     const std::vector<uint64_t>& held, bool durable = false) {
+  v1::RegisterNodeRequest request;
+  request.mutable_address()->set_node_id(node_id);
+  request.mutable_address()->set_instance_id(node_id + "-files");
+  request.set_capacity_bytes(1 << 20);
+  request.set_grant_key(std::string(32, 'k'));
+  request.set_durable_arenas(durable);
+  request.set_cluster_id(cluster_id);
+  for (const uint64_t id : held) request.add_held_import_ids(id);
+  return request;
+}
+
+TEST(Master, AFolderOfAnotherClusterIsRefused) {
+  TestWorld world;
+  const std::string& ours = world.master().cluster_id();
+  const auto register_as = [&](const std::string& cluster_id, const std::vector<uint64_t>& held) {
+    return world.api().RegisterNode(Registration("n3", cluster_id, held));
+  };
+  const Status other = rpc::StatusFromProto(register_as("c-other", {}).status());
+  EXPECT_EQ(other.code(), Code::kInvalidArgument);
+  EXPECT_THAT(other.message(), HasSubstr("node n3 has the folder of cluster c-other"));
+  EXPECT_THAT(other.message(), HasSubstr("the Master of cluster " + ours));
+  const v1::RegisterNodeReply taken = register_as("", {});
+  EXPECT_EQ(CodeOf(taken.status()), Code::kOk);
+  EXPECT_EQ(taken.cluster_id(), ours);
+  EXPECT_EQ(CodeOf(register_as(ours, {}).status()), Code::kOk);
+}
+
+// A node that the log does not know, or does not place the import on, has another Master's data,
+// also where its folder is older than the mark.
+TEST(Master, DataThatTheLogDoesNotPlaceOnANodeIsRefused) {
+  TestWorld world;
+  BookClient client(world.api(), 1);
+  auto plan = BookClient::Plan(BookClient::Identity(1), 1, 2, 100);
+  plan.set_preferred_host_id("host-n2");
+  ASSERT_TRUE(world.Publish(client, plan).ok());  // import 1, on n2
+  const std::string& ours = world.master().cluster_id();
+  const auto code = [&](const v1::RegisterNodeRequest& request) {
+    return CodeOf(world.api().RegisterNode(request).status());
+  };
+  EXPECT_EQ(code(Registration("n3", "", {1})), Code::kCorrupt);
+  EXPECT_EQ(code(Registration("n3", ours, {1})), Code::kCorrupt);
+  EXPECT_EQ(code(Registration("n1", "", {1})), Code::kCorrupt);
+  // Marked: what is left of an import that went while it was away is dropped as ever.
+  EXPECT_EQ(code(Registration("n1", ours, {1})), Code::kOk);
+  EXPECT_EQ(code(Registration("n2", "", {1})), Code::kOk);
+  EXPECT_EQ(code(Registration("n2", ours, {})), Code::kOk);
+
+  // Arenas that are files prove themselves by their instance.
+  EXPECT_EQ(code(Registration("n4", "", {}, /*durable=*/true)), Code::kOk);
+  EXPECT_EQ(code(Registration("n4", "", {1}, /*durable=*/true)), Code::kOk);
+}
+
+TEST(Master, AnOlderCopyOfTheLogDropsNothing) {
+  TestWorld world;
+  BookClient client(world.api(), 1);
+  const auto plan = BookClient::Plan(BookClient::Identity(1), 1, 2, 100);
+  ASSERT_TRUE(world.Publish(client, plan).ok());
+  const size_t records = world.log().size();
+  const auto later = BookClient::Plan(BookClient::Identity(2), 2, 2, 100);
+  ASSERT_TRUE(world.Publish(client, later).ok());
+  world.RestartMaster(records);
+  int refused = 0;
+  for (const size_t i : {0, 1}) {
+    BookNode& node = world.node(i);
+    ASSERT_TRUE(node.Register(world.api()).ok());
+    const size_t held = node.import_count();
+    const Status status = node.Report(world.api());
+    EXPECT_EQ(node.import_count(), held);
+    if (status.ok()) continue;
+    ++refused;
+    EXPECT_EQ(status.code(), Code::kCorrupt);
+    EXPECT_THAT(status.message(), HasSubstr("node " + node.node_id() + ": import 2 is held"));
+    EXPECT_THAT(status.message(), HasSubstr("has numbered imports only up to 1"));
+    EXPECT_EQ(
+        CodeOf(world.api()
+                   .RegisterNode(Registration(node.node_id(), world.master().cluster_id(), {2}))
+                   .status()),
+        Code::kCorrupt);
+  }
+  EXPECT_GT(refused, 0);
+}
+
+// ---- clients that cannot have outlived the Master ----
+
+TEST(Master, ClientsOfItsOwnProcessEndWithIt) {
+  MasterOptions options = TestWorld::TestOptions();
+  options.clients_end_with_master = true;
+  TestWorld world(options);
+  BookClient client(world.api(), 1);
+  const auto read = BookClient::Plan(BookClient::Identity(1), 1, 2, 100);
+  ASSERT_TRUE(world.Publish(client, read).ok());
+  const uint64_t lease = world.Open(client, read.identity(), 3'600'000).lease_id();
+  ASSERT_EQ(CodeOf(world.Remove(client, read.identity()).status()), Code::kBusy);
+  auto written = BookClient::Plan(BookClient::Identity(2), 1, 2, 100);
+  written.set_ttl_ms(3'600'000);
+  const auto begun = world.api().BeginImport(client.Numbered(written));
+  ASSERT_TRUE(world.WritePayloads(client, written, begun.import_id()).ok());
+
+  world.RestartMaster();
+  // At once: no step was made yet.
+  EXPECT_TRUE(world.master().state().weights.leases().empty());
+  EXPECT_TRUE(world.master().state().weights.open_imports().empty());
+  v1::GetImportRequest get;
+  get.set_import_id(begun.import_id());
+  EXPECT_EQ(world.api().GetImport(get).abort_reason(), "the process that wrote it has ended");
+  EXPECT_EQ(CodeOf(world.Locate(lease).status()), Code::kLeaseExpired);
+  world.Report();
+  BookClient next(world.api(), 2);
+  EXPECT_EQ(CodeOf(world.Remove(next, read.identity()).status()), Code::kOk);
+  EXPECT_TRUE(world.Publish(next, written).ok());
+  // A failed append rebuilds the state while the clients live: they lose nothing.
+  const uint64_t kept = world.Open(next, written.identity()).lease_id();
+  world.log().FailAppends(oplog::MemoryLog::AppendFault::kLost);
+  EXPECT_EQ(CodeOf(world.Open(next, written.identity()).status()), Code::kDurabilityFailed);
+  EXPECT_EQ(CodeOf(world.Locate(kept).status()), Code::kOk);
+}
+
+// ---- a log that has no room ----
+
+TEST(Master, WhereTheLogHasLittleRoomOnlyNewImportsAreRefused) {
+  TestWorld world;
+  BookClient client(world.api(), 1);
+  const auto plan = BookClient::Plan(BookClient::Identity(1), 1, 2, 100);
+  ASSERT_TRUE(world.Publish(client, plan).ok());
+  const auto open = BookClient::Plan(BookClient::Identity(2), 1, 2, 100);
+  ASSERT_EQ(CodeOf(world.api().BeginImport(client.Numbered(open)).status()), Code::kOk);
+  world.log().FailSpace(Exhausted("the disk is full"));
+  EXPECT_EQ(rpc::StatusFromProto(world.api()
+                                     .BeginImport(client.Numbered(
+                                         BookClient::Plan(BookClient::Identity(3), 1, 2, 100)))
+                                     .status()),
+            Exhausted("nothing new can be published: the disk is full"));
+  // What was begun is finished, what is there is read and removed.
+  EXPECT_TRUE(world.Publish(client, open).ok());
+  const auto lease = world.Open(client, plan.identity());
+  EXPECT_EQ(CodeOf(lease.status()), Code::kOk);
+  v1::ReleaseLeaseRequest release;
+  release.set_lease_id(lease.lease_id());
+  EXPECT_EQ(CodeOf(world.api().ReleaseLease(client.Numbered(release)).status()), Code::kOk);
+  EXPECT_EQ(CodeOf(world.Remove(client, plan.identity()).status()), Code::kOk);
+  world.log().FailSpace(OkStatus());
+  EXPECT_TRUE(world.Publish(client, BookClient::Plan(BookClient::Identity(3), 1, 2, 100)).ok());
+}
+
+TEST(Master, ALogThatCannotBeWrittenIsSaidSo) {
+  TestWorld world;
+  BookClient client(world.api(), 1);
+  const auto plan = BookClient::Plan(BookClient::Identity(1), 1, 2, 100);
+  ASSERT_TRUE(world.Publish(client, plan).ok());
+  // The batch, and the take-over after it.
+  world.log().FailAppends(oplog::MemoryLog::AppendFault::kLost, 2, Exhausted("the disk is full"));
+  const Status lost = rpc::StatusFromProto(world.Open(client, plan.identity()).status());
+  EXPECT_EQ(lost.code(), Code::kDurabilityFailed);
+  EXPECT_THAT(lost.message(), HasSubstr("the disk is full"));
+  const Status refused = rpc::StatusFromProto(world.Get(plan.identity()).status());
+  EXPECT_EQ(refused.code(), Code::kExhausted);
+  EXPECT_THAT(refused.message(), HasSubstr("its log cannot be written: append of sequence"));
+  EXPECT_THAT(refused.message(), HasSubstr("the disk is full"));
+  world.Pass(2'000);
+  EXPECT_EQ(world.AvailabilityOf(plan.identity()), v1::AVAILABILITY_READY);
+}
+
 }  // namespace
 }  // namespace mooncake::master

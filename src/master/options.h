@@ -33,6 +33,10 @@ struct MasterOptions {
   // Requests that may wait for the sequencer; more are UNAVAILABLE.
   size_t queue_max = 65'536;
 
+  // Clients live in the Master's process and cannot outlive it: leases and open imports that the
+  // log has at the start are ended at once.
+  bool clients_end_with_master = false;
+
   // How often time-outs are looked at when nothing else happens.
   int64_t upkeep_interval_ms = 20;
   // After a failed append: pause between attempts to read the log again.

@@ -2,13 +2,30 @@
 
 #include <fmt/format.h>
 
-#include <optional>
 #include <utility>
 
+#include "base/digest.h"
 #include "master/snapshot.h"
 #include "mooncake/v1/log.pb.h"
 
 namespace mooncake::master {
+namespace {
+
+constexpr size_t kClusterIdBytes = 16;
+
+}  // namespace
+
+Result<std::optional<std::string>> ReadClusterId(oplog::LogStore& log) {
+  return log.ReadMeta(kClusterIdKey);
+}
+
+Result<std::string> ReadOrMakeClusterId(oplog::LogStore& log, env::RandomSource& random) {
+  MC_ASSIGN_OR_RETURN(const std::optional<std::string> known, ReadClusterId(log));
+  if (known) return *known;
+  const std::string made = HexOf(random.RandomBytes(kClusterIdBytes));
+  MC_RETURN_IF_ERROR(log.WriteMeta(kClusterIdKey, made));
+  return made;
+}
 
 namespace {
 
@@ -63,12 +80,14 @@ Result<ReplicatedState> Replay(oplog::LogStore& log, oplog::SnapshotStore* snaps
 
 Result<ReplicatedState> ReplayAndTakeOver(oplog::LogStore& log, oplog::SnapshotStore* snapshots,
                                           int64_t wall_ms) {
-  MC_ASSIGN_OR_RETURN(ReplicatedState state, Replay(log, snapshots));
+  Result<ReplicatedState> replayed = Replay(log, snapshots);
+  if (!replayed.ok()) return replayed.status().WithContext("its log cannot be read");
+  ReplicatedState state = *std::move(replayed);
   v1::LogBatch barrier;
   barrier.set_time_ms(state.sequence == 0 ? wall_ms : state.logged_ms);
   const std::string payload = barrier.SerializeAsString();
   const oplog::LogRecordView record{state.sequence + 1, state.term + 1, barrier.time_ms(), payload};
-  MC_RETURN_IF_ERROR(log.Append(record));
+  MC_RETURN_IF_ERROR(log.Append(record).WithContext("its log cannot be written"));
   MC_RETURN_IF_ERROR(state.ApplyRecord(record));
   return state;
 }

@@ -1,9 +1,12 @@
 // How a Master's state comes out of its log.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
+#include "env/random.h"
 #include "master/replicated_state.h"
 #include "oplog/log_store.h"
 #include "oplog/snapshot_store.h"
@@ -12,6 +15,11 @@ namespace mooncake::master {
 
 // Of the log's meta values.
 inline constexpr std::string_view kClusterIdKey = "cluster_id";
+
+// The id of the cluster that the log is of: made by its first Master, never changed. Absent: the
+// log is new.
+Result<std::optional<std::string>> ReadClusterId(oplog::LogStore& log);
+Result<std::string> ReadOrMakeClusterId(oplog::LogStore& log, env::RandomSource& random);
 
 // The newest snapshot that can be read, if there is one, and the log after it; then checks the
 // outcome: every record applies, the catalogues agree with themselves and with each other, every id

@@ -65,6 +65,12 @@ class BookNode {
     metadata_.clear();
   }
 
+  // What it was told after a time that did not happen.
+  void ForgetFrom(uint64_t import_id) {
+    arenas_.erase(arenas_.lower_bound(import_id), arenas_.end());
+    metadata_.erase(metadata_.lower_bound(import_id), metadata_.end());
+  }
+
   Status Register(rpc::MasterApi& master) {
     v1::RegisterNodeRequest request;
     request.mutable_address()->set_node_id(node_id_);

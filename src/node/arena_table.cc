@@ -105,6 +105,14 @@ Result<env::MemoryFile> ArenaTable::CreateAnonymous(const Arena& arena) {
 
 Result<env::MemoryFile> ArenaTable::Create(const Arena& arena) {
   if (!durable()) return CreateAnonymous(arena);
+  MC_ASSIGN_OR_RETURN(const uint64_t free_bytes, env::FreeDiskBytes(folder_));
+  const uint64_t for_arenas = free_bytes - std::min(free_bytes, kKeptDiskBytes);
+  if (arena.bytes > for_arenas) {
+    return Exhausted(Describe(arena.arena_id) + ": needs " + std::to_string(arena.bytes) +
+                     " bytes, " + std::to_string(for_arenas) + " of the disk of " + folder_ +
+                     " are free for arenas (" + std::to_string(kKeptDiskBytes) +
+                     " are kept for METADATA objects and the log)");
+  }
   MC_RETURN_IF_ERROR(env::MakeFolders(folder_ + "/" + std::to_string(arena.import_id)));
   return env::MemoryFile::CreateFile(PathOf(arena.import_id, arena.arena_id), arena.bytes);
 }

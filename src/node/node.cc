@@ -5,35 +5,34 @@
 
 #include "base/log.h"
 #include "env/file.h"
+#include "node/node_folder.h"
 
 namespace mooncake::node {
 namespace {
 
 constexpr size_t kIdBytes = 16;
 constexpr size_t kGrantKeyBytes = 32;
-constexpr size_t kIdLengthMax = 128;
-
-// The text that `path` holds; made by `make` and kept when there is none.
-Result<std::string> ReadOrMake(const std::string& path, const std::string& made) {
-  Result<std::string> text = env::ReadFile(path, 4096);
-  if (!text.ok() && text.status().code() != Code::kNotFound) return text.status();
-  if (text.ok()) {
-    while (!text->empty() && text->back() == '\n') text->pop_back();
-    if (text->empty() || text->size() > kIdLengthMax) {
-      return Corrupt(path + ": expected an id of 1 to " + std::to_string(kIdLengthMax) +
-                     " bytes, got " + std::to_string(text->size()));
-    }
-    return text;
+// The folder's id; `made` is kept when it has none. Data was kept under an id that is gone:
+// CORRUPT.
+Result<std::string> ReadOrMake(const std::string& folder, const std::string& file,
+                               const std::string& made, bool holds_data) {
+  MC_ASSIGN_OR_RETURN(const std::optional<std::string> kept, ReadId(folder, file));
+  if (kept) return *kept;
+  if (holds_data) {
+    return Corrupt(folder + "/" + file + " is missing, and " + folder +
+                   " holds data that was kept under it");
   }
-  MC_RETURN_IF_ERROR(env::WriteFileDurably(path, made + "\n"));
+  MC_RETURN_IF_ERROR(WriteId(folder, file, made));
   return made;
 }
 
-Result<std::string> NodeIdOf(const NodeOptions& options, env::RandomSource& random) {
-  const std::string path = options.folder + "/node_id";
+Result<std::string> NodeIdOf(const NodeOptions& options, bool holds_data,
+                             env::RandomSource& random) {
   const std::string made =
       options.node_id.empty() ? "node-" + HexOf(random.RandomBytes(8)) : options.node_id;
-  MC_ASSIGN_OR_RETURN(std::string kept, ReadOrMake(path, made));
+  // A name that was given is as good as the file that held it.
+  MC_ASSIGN_OR_RETURN(std::string kept, ReadOrMake(options.folder, kNodeIdFile, made,
+                                                   holds_data && options.node_id.empty()));
   if (!options.node_id.empty() && kept != options.node_id) {
     return InvalidArgument(options.folder + " belongs to node " + kept + ", not to " +
                            options.node_id);
@@ -52,32 +51,56 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options, env::RandomSource&
   }
   MC_RETURN_IF_ERROR(env::MakeFolders(options.folder));
   MC_ASSIGN_OR_RETURN(env::FolderLock lock, env::FolderLock::Acquire(options.folder));
+  MC_ASSIGN_OR_RETURN(const NodeFolderView view, PeekNodeFolder(options.folder));
+  const bool holds_data = !view.import_ids.empty();
   GrantAuthority authority;
-  MC_ASSIGN_OR_RETURN(authority.node_id, NodeIdOf(options, random));
+  MC_ASSIGN_OR_RETURN(authority.node_id, NodeIdOf(options, holds_data, random));
   authority.instance_id = HexOf(random.RandomBytes(kIdBytes));
   if (options.durable_arenas) {
+    // Without it the arenas are those of a new instance, which the Master takes as they are.
     MC_ASSIGN_OR_RETURN(authority.instance_id,
-                        ReadOrMake(options.folder + "/instance_id", authority.instance_id));
+                        ReadOrMake(options.folder, kInstanceIdFile, authority.instance_id, false));
   }
   authority.key = random.RandomBytes(kGrantKeyBytes);
-  MC_ASSIGN_OR_RETURN(
-      std::unique_ptr<ArenaTable> arenas,
-      ArenaTable::Open(options.durable_arenas ? options.folder + "/arenas" : std::string(),
-                       options.capacity_bytes, options.prepare_bytes));
-  MC_ASSIGN_OR_RETURN(
-      std::unique_ptr<MetadataStore> metadata,
-      MetadataStore::Open(options.folder + "/metadata", options.folder + "/quarantine"));
-  return std::unique_ptr<Node>(
-      new Node(std::move(lock), std::move(authority), std::move(arenas), std::move(metadata)));
+  MC_ASSIGN_OR_RETURN(std::unique_ptr<ArenaTable> arenas,
+                      ArenaTable::Open(options.durable_arenas ? options.folder + "/" + kArenasFolder
+                                                              : std::string(),
+                                       options.capacity_bytes, options.prepare_bytes));
+  MC_ASSIGN_OR_RETURN(std::unique_ptr<MetadataStore> metadata,
+                      MetadataStore::Open(options.folder + "/" + kMetadataFolder,
+                                          options.folder + "/" + kQuarantineFolder));
+  return std::unique_ptr<Node>(new Node(std::move(options.folder), std::move(lock),
+                                        std::move(authority), view.cluster_id.value_or(""),
+                                        std::move(arenas), std::move(metadata)));
 }
 
-Node::Node(env::FolderLock lock, GrantAuthority authority, std::unique_ptr<ArenaTable> arenas,
+Node::Node(std::string folder, env::FolderLock lock, GrantAuthority authority,
+           std::string cluster_id, std::unique_ptr<ArenaTable> arenas,
            std::unique_ptr<MetadataStore> metadata)
-    : lock_(std::move(lock)),
+    : folder_(std::move(folder)),
+      lock_(std::move(lock)),
       authority_(std::move(authority)),
       arenas_(std::move(arenas)),
-      metadata_(std::move(metadata)) {
+      metadata_(std::move(metadata)),
+      cluster_id_(std::move(cluster_id)) {
   for (const HeldMetadata& held : metadata_->Held()) imports_[held.import_id].sealed = held.sealed;
+}
+
+std::string Node::cluster_id() const {
+  std::lock_guard lock(mutex_);
+  return cluster_id_;
+}
+
+Status Node::JoinCluster(const std::string& cluster_id) {
+  std::lock_guard lock(mutex_);
+  if (cluster_id_ == cluster_id) return OkStatus();
+  if (!cluster_id_.empty()) {
+    return InvalidArgument(folder_ + " belongs to cluster " + cluster_id_ + ", not to " +
+                           cluster_id);
+  }
+  MC_RETURN_IF_ERROR(WriteId(folder_, kClusterIdFile, cluster_id));
+  cluster_id_ = cluster_id;
+  return OkStatus();
 }
 
 Status Node::Admit(const model::Grant& grant) {
@@ -115,6 +138,10 @@ Result<env::UniqueFd> Node::OpenArena(const v1::Grant& grant) {
   // Creating it took its time; a seal in between wins.
   if (Sealed(import_id)) return sealed();
   return fd;
+}
+
+Status Node::ReserveArena(const v1::Grant& grant) {
+  return durable_arenas() ? OpenArena(grant).status() : OkStatus();
 }
 
 Status Node::WriteMetadata(const v1::Grant& grant, std::string_view name,

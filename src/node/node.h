@@ -1,9 +1,9 @@
 // A store node: the memory and METADATA objects it keeps for the Master, and who may touch them.
 //
-// Owns a folder (locked while it lives): node_id, metadata/, quarantine/, and, when its arenas are
-// durable, instance_id and arenas/ (docs/formats/node_folder.md). Never decides what exists: arenas
-// and objects come with a grant of the Master, and go only when the Master's answer to a report
-// says so. Knows no sockets; it is itself the in-process NodeChannel of an embedded store.
+// Owns a folder (locked while it lives): node_id, cluster_id, metadata/, quarantine/, and, when its
+// arenas are durable, instance_id and arenas/ (docs/formats/node_folder.md). Never decides what
+// exists: arenas and objects come with a grant of the Master, and go only when the Master's answer
+// to a report says so. Knows no sockets.
 //
 // Invariants:
 //   - nothing is opened, read or written without a grant made for this instance (grant_check.h);
@@ -23,10 +23,10 @@
 #include "base/status.h"
 #include "env/folder_lock.h"
 #include "env/random.h"
+#include "mooncake/v1/types.pb.h"
 #include "node/arena_table.h"
 #include "node/grant_check.h"
 #include "node/metadata_store.h"
-#include "rpc/node_channel.h"
 
 namespace mooncake::node {
 
@@ -48,9 +48,10 @@ struct HeldImport {
   bool sealed = false;
 };
 
-class Node final : public rpc::NodeChannel {
+class Node {
  public:
-  // INVALID_ARGUMENT: no capacity, or another node's folder; UNAVAILABLE: the folder is in use.
+  // INVALID_ARGUMENT: no capacity, or another node's folder; UNAVAILABLE: the folder is in use;
+  // CORRUPT: an id of the folder is damaged, or gone while the data is there.
   static Result<std::unique_ptr<Node>> Open(
       NodeOptions options, env::RandomSource& random = env::SystemRandom::Instance());
 
@@ -58,17 +59,22 @@ class Node final : public rpc::NodeChannel {
   const std::string& instance_id() const { return authority_.instance_id; }
   // 32 random bytes of this process; the Master alone gets them.
   const std::string& grant_key() const { return authority_.key; }
+  // Whose data the folder holds; empty until a Master took it in.
+  std::string cluster_id() const;
+  // From now on the folder is this cluster's, durably. INVALID_ARGUMENT: it is another's.
+  Status JoinCluster(const std::string& cluster_id);
   bool durable_arenas() const { return arenas_->durable(); }
   uint64_t capacity_bytes() const { return arenas_->capacity_bytes(); }
   uint64_t used_bytes() const { return arenas_->used_bytes(); }
   uint64_t prepared_bytes() const { return arenas_->prepared_bytes(); }
   const std::vector<std::string>& quarantined() const { return metadata_->quarantined(); }
 
-  Result<env::UniqueFd> OpenArena(const v1::Grant& grant) override;
-  Status WriteMetadata(const v1::Grant& grant, std::string_view name,
-                       std::string_view content) override;
-  Result<std::string> ReadMetadata(const v1::Grant& grant, std::string_view name) override;
-  Status SealImport(const v1::Grant& grant) override;
+  // As rpc/node_channel.h has it.
+  Result<env::UniqueFd> OpenArena(const v1::Grant& grant);
+  Status ReserveArena(const v1::Grant& grant);
+  Status WriteMetadata(const v1::Grant& grant, std::string_view name, std::string_view content);
+  Result<std::string> ReadMetadata(const v1::Grant& grant, std::string_view name);
+  Status SealImport(const v1::Grant& grant);
 
   // WriteMetadata, with the digest that travelled beside the content.
   Status WriteMetadataChecked(const v1::Grant& grant, std::string_view name,
@@ -86,19 +92,21 @@ class Node final : public rpc::NodeChannel {
     bool sealed = false;
   };
 
-  Node(env::FolderLock lock, GrantAuthority authority, std::unique_ptr<ArenaTable> arenas,
-       std::unique_ptr<MetadataStore> metadata);
+  Node(std::string folder, env::FolderLock lock, GrantAuthority authority, std::string cluster_id,
+       std::unique_ptr<ArenaTable> arenas, std::unique_ptr<MetadataStore> metadata);
 
   // Binds the import to the grant's tenant.
   Status Admit(const model::Grant& grant);
   bool Sealed(uint64_t import_id) const;
 
+  const std::string folder_;
   const env::FolderLock lock_;
   const GrantAuthority authority_;
   const std::unique_ptr<ArenaTable> arenas_;
   const std::unique_ptr<MetadataStore> metadata_;
 
   mutable std::mutex mutex_;
+  std::string cluster_id_;
   std::map<uint64_t, ImportState> imports_;
 };
 

@@ -12,6 +12,11 @@ namespace {
 constexpr uint64_t kBackoffMsMin = 50;
 constexpr uint64_t kBackoffMsMax = 2000;
 
+// The Master's decision about this node, which no waiting changes.
+bool IsRefusal(const Status& status) {
+  return status.code() == Code::kInvalidArgument || status.code() == Code::kCorrupt;
+}
+
 }  // namespace
 
 NodeAgent::NodeAgent(Node& node, std::shared_ptr<rpc::MasterApi> master, NodeAgentOptions options)
@@ -39,8 +44,12 @@ Status NodeAgent::Register() {
   request.set_capacity_bytes(node_.capacity_bytes());
   request.set_grant_key(node_.grant_key());
   request.set_durable_arenas(node_.durable_arenas());
+  request.set_cluster_id(node_.cluster_id());
+  for (const HeldImport& held : node_.Report()) request.add_held_import_ids(held.import_id);
   const v1::RegisterNodeReply reply = master_->RegisterNode(request);
   MC_RETURN_IF_ERROR(rpc::StatusFromProto(reply.status()));
+  // Before the first report: what that makes the node drop must be known to be this Master's.
+  MC_RETURN_IF_ERROR(node_.JoinCluster(reply.cluster_id()));
   std::lock_guard lock(mutex_);
   interval_ms_ =
       options_.report_interval_ms != 0 ? options_.report_interval_ms : reply.report_interval_ms();
@@ -90,9 +99,10 @@ void NodeAgent::Run() {
     if (status.code() == Code::kNotFound && registered) {
       Log().info("node {}: the Master does not know this instance, registering again",
                  node_.node_id());
-    } else if (!status.ok() && last_.ok()) {
+    } else if (!status.ok() && (last_.ok() || (IsRefusal(status) && !IsRefusal(last_)))) {
       Log().warn("node {}: {}", node_.node_id(), status.ToString());
     }
+    if (IsRefusal(status)) reports_refused_ = begun;
     if (status.ok()) {
       reports_answered_ = begun;
       backoff_ms = kBackoffMsMin;
@@ -117,6 +127,7 @@ Status NodeAgent::WaitFor(std::unique_lock<std::mutex>& lock, env::Deadline dead
                           uint64_t reports) {
   const auto done = [&] { return stopping_ || reports_answered_ >= reports; };
   while (!done()) {
+    if (reports_refused_ >= reports && IsRefusal(last_)) return last_;
     const int64_t left_ms = deadline.RemainingMs();
     if (left_ms == 0) {
       return Unavailable("node " + node_.node_id() +

@@ -1,6 +1,7 @@
 // Keeps a node known to the Master, on a thread of its own.
 //
-//   1. RegisterNode with the instance's grant key;
+//   1. RegisterNode with the instance's grant key and what cluster its folder belongs to; a new
+//   folder is the Master's cluster's from then on;
 //   2. every report interval: ReportNode with all that the node holds, and Drop what the answer
 //   names;
 //   3. NOT_FOUND (a Master that was restarted): at once to 1; unreachable: again after a pause that
@@ -36,7 +37,8 @@ class NodeAgent {
   NodeAgent(const NodeAgent&) = delete;
   NodeAgent& operator=(const NodeAgent&) = delete;
 
-  // UNAVAILABLE, with the Master's last answer, when the deadline passes first.
+  // UNAVAILABLE, with the Master's last answer, when the deadline passes first. INVALID_ARGUMENT,
+  // CORRUPT: the Master refused the node.
   Status WaitRegistered(env::Deadline deadline);
   // Reports now instead of at the next interval, and returns when one whole report that began after
   // the call was answered.
@@ -62,6 +64,7 @@ class NodeAgent {
   bool wanted_ = false;  // a report is wanted before the interval is over
   uint64_t reports_begun_ = 0;
   uint64_t reports_answered_ = 0;  // the newest begun report that was answered
+  uint64_t reports_refused_ = 0;   // the newest begun report that waiting does not help; see last_
   uint64_t interval_ms_ = 500;
   Status last_;
   std::thread thread_;

@@ -22,12 +22,13 @@ class ScriptedMaster final : public rpc::MasterApi {
   v1::RegisterNodeReply RegisterNode(const v1::RegisterNodeRequest& request) override {
     std::lock_guard lock(mutex);
     v1::RegisterNodeReply reply;
-    rpc::SetStatus(reply.mutable_status(), reachable ? OkStatus() : Unavailable("no Master"));
-    if (!reachable) return reply;
+    registered = request;
+    rpc::SetStatus(reply.mutable_status(), reachable ? refusal : Unavailable("no Master"));
+    if (!reachable || !refusal.ok()) return reply;
     known = true;
     ++registrations;
-    registered = request;
     reply.set_report_interval_ms(1);
+    reply.set_cluster_id(cluster_id);
     return reply;
   }
   v1::ReportNodeReply ReportNode(const v1::ReportNodeRequest& request) override {
@@ -69,6 +70,8 @@ class ScriptedMaster final : public rpc::MasterApi {
   std::mutex mutex;
   bool reachable = true;
   bool known = false;
+  Status refusal;
+  std::string cluster_id = "c1";
   int registrations = 0;
   std::set<uint64_t> unwanted_arenas;
   std::set<uint64_t> unwanted_imports;
@@ -169,6 +172,41 @@ TEST_F(NodeAgentTest, WaitsForAMasterThatIsNotThereYet) {
     master_->reachable = true;
   }
   EXPECT_TRUE(agent.WaitRegistered(Soon()).ok());
+}
+
+TEST_F(NodeAgentTest, SaysWhoseItsFolderIsAndWhatItHolds) {
+  ASSERT_TRUE(
+      node_->WriteMetadata(WriteGrant(6, 0, v1::ACCESS_METADATA_WRITE), "manifest", "m").ok());
+  {
+    NodeAgent agent(*node_, master_, {});
+    ASSERT_TRUE(agent.WaitRegistered(Soon()).ok());
+    EXPECT_EQ(master_->registered.cluster_id(), "");
+    ASSERT_EQ(master_->registered.held_import_ids_size(), 1);
+    EXPECT_EQ(master_->registered.held_import_ids(0), 6u);
+    EXPECT_EQ(node_->cluster_id(), "c1");
+  }
+  NodeAgent agent(*node_, master_, {});
+  ASSERT_TRUE(agent.WaitRegistered(Soon()).ok());
+  EXPECT_EQ(master_->registered.cluster_id(), "c1");
+}
+
+// A refused node keeps what it has, says why at once, and is there when the right Master is.
+TEST_F(NodeAgentTest, ARefusalIsToldAtOnceAndNothingIsDropped) {
+  ASSERT_TRUE(node_->OpenArena(WriteGrant(5, 50, v1::ACCESS_WRITE)).ok());
+  master_->refusal = InvalidArgument("another cluster's");
+  master_->unwanted_imports = {5};
+  NodeAgent agent(*node_, master_, {});
+  const Status refused = agent.WaitRegistered(env::Deadline::Infinite());
+  EXPECT_EQ(refused, InvalidArgument("another cluster's"));
+  EXPECT_EQ(node_->used_bytes(), 4096u);
+  EXPECT_EQ(node_->cluster_id(), "");
+  {
+    std::lock_guard lock(master_->mutex);
+    master_->unwanted_imports.clear();
+    master_->refusal = OkStatus();
+  }
+  ASSERT_TRUE(agent.ReportNow(Soon()).ok());
+  EXPECT_EQ(node_->used_bytes(), 4096u);
 }
 
 }  // namespace

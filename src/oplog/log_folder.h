@@ -13,8 +13,10 @@ namespace mooncake::oplog {
 
 class LogFolder {
  public:
-  static Result<std::unique_ptr<LogFolder>> Open(const std::string& folder) {
-    MC_ASSIGN_OR_RETURN(std::unique_ptr<SqliteLog> log, SqliteLog::Open(folder + "/log.db"));
+  // NOT_FOUND: there is no log, and none was to be created.
+  static Result<std::unique_ptr<LogFolder>> Open(const std::string& folder, bool create = true) {
+    MC_ASSIGN_OR_RETURN(std::unique_ptr<SqliteLog> log,
+                        SqliteLog::Open(folder + "/log.db", {.create = create}));
     return std::unique_ptr<LogFolder>(new LogFolder(folder, std::move(log)));
   }
 

@@ -57,6 +57,10 @@ class LogStore {
   // the last of all. True: there is more to drop.
   virtual Result<bool> DropBefore(uint64_t sequence, uint64_t records_max) = 0;
 
+  // Whether the log has room for more than what must go on whatever happens (reads, removals).
+  // EXHAUSTED, naming the cause: it does not, and who would only fill the store should be refused.
+  virtual Status CheckSpace() = 0;
+
   // A few small values beside the log (the cluster's id, the address bound first). Durable when OK.
   virtual Result<std::optional<std::string>> ReadMeta(std::string_view key) = 0;
   virtual Status WriteMeta(std::string_view key, std::string_view value) = 0;

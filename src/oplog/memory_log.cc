@@ -37,7 +37,7 @@ Status MemoryLog::Append(const LogRecordView& record) {
     }
     if (faults_left_ > 0) {
       --faults_left_;
-      answer = Unavailable(fmt::format("append of sequence {}: injected fault", record.sequence));
+      answer = fault_status_.WithContext(fmt::format("append of sequence {}", record.sequence));
       if (fault_ == AppendFault::kLost) return answer;
     }
     records_.push_back({record.sequence, record.term, record.time_ms, std::string(record.payload)});
@@ -101,10 +101,21 @@ Status MemoryLog::WriteMeta(std::string_view key, std::string_view value) {
 
 Status MemoryLog::Close() { return OkStatus(); }
 
-void MemoryLog::FailAppends(AppendFault fault, int count) {
+void MemoryLog::FailAppends(AppendFault fault, int count, Status why) {
   std::lock_guard lock(mutex_);
+  fault_status_ = std::move(why);
   fault_ = fault;
   faults_left_ = count;
+}
+
+Status MemoryLog::CheckSpace() {
+  std::lock_guard lock(mutex_);
+  return space_status_;
+}
+
+void MemoryLog::FailSpace(Status status) {
+  std::lock_guard lock(mutex_);
+  space_status_ = std::move(status);
 }
 
 void MemoryLog::FailReads(Status status) {

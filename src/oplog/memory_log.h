@@ -40,12 +40,15 @@ class MemoryLog final : public LogStore {
   Result<bool> DropBefore(uint64_t sequence, uint64_t records_max) override;
   Result<std::optional<std::string>> ReadMeta(std::string_view key) override;
   Status WriteMeta(std::string_view key, std::string_view value) override;
+  Status CheckSpace() override;
   Status Close() override;
 
   // The next `count` appends fail as told.
-  void FailAppends(AppendFault fault, int count = 1);
+  void FailAppends(AppendFault fault, int count = 1, Status why = Unavailable("injected fault"));
   // Until called again with OK, Scan and LastSequence answer this.
   void FailReads(Status status);
+  // Until called again with OK, CheckSpace answers this.
+  void FailSpace(Status status);
   // Called after each durable append, outside the lock, with the number of records.
   void OnAppend(std::function<void(size_t records)> hook);
 
@@ -61,7 +64,9 @@ class MemoryLog final : public LogStore {
   std::map<std::string, std::string, std::less<>> meta_;
   AppendFault fault_ = AppendFault::kLost;
   int faults_left_ = 0;
+  Status fault_status_;
   Status read_status_;
+  Status space_status_;
   std::function<void(size_t)> on_append_;
 };
 

@@ -4,8 +4,10 @@
 #include <sqlite3.h>
 
 #include <array>
+#include <cerrno>
 
 #include "base/url_encode.h"
+#include "env/errno_status.h"
 #include "env/file.h"
 
 namespace mooncake::oplog {
@@ -163,7 +165,14 @@ Result<int64_t> SqliteDatabase::QueryInt(std::string_view sql) {
 }
 
 Status SqliteDatabase::Error(int code, std::string_view attempted) const {
-  return ErrorOf(path_, code, attempted, sqlite3_errmsg(handle_));
+  Status status = ErrorOf(path_, code, attempted, sqlite3_errmsg(handle_));
+  // A full disk is SQLITE_FULL where SQLite writes a page, and an I/O error wherever else it meets
+  // one.
+  const int primary = code & 0xff;
+  const int cause = sqlite3_system_errno(handle_);
+  const bool no_space = cause == ENOSPC || cause == EDQUOT;
+  if (!no_space || (primary != SQLITE_IOERR && primary != SQLITE_CANTOPEN)) return status;
+  return env::ErrnoStatus(cause, "write: " + status.message());
 }
 
 }  // namespace mooncake::oplog

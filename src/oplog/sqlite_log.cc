@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <limits>
+#include <system_error>
 
 #include "base/digest.h"
+#include "base/log.h"
 #include "env/file.h"
 
 namespace mooncake::oplog {
@@ -50,7 +53,9 @@ std::string_view ViewOf(const BlockDigest& digest) {
 }  // namespace
 
 SqliteLog::SqliteLog(std::string path, SqliteLogOptions options)
-    : path_(std::move(path)), options_(options) {}
+    : path_(std::move(path)),
+      options_(options),
+      reserve_(path_ + "-reserve", options.read_only ? 0 : options.reserve_bytes) {}
 
 SqliteLog::~SqliteLog() { Disconnect(); }
 
@@ -58,6 +63,7 @@ Result<std::unique_ptr<SqliteLog>> SqliteLog::Open(const std::string& path,
                                                    SqliteLogOptions options) {
   std::unique_ptr<SqliteLog> log(new SqliteLog(path, options));
   MC_RETURN_IF_ERROR(log->EnsureOpen());
+  if (const Status kept = log->reserve_.Keep(); !kept.ok()) Log().warn("log: {}", kept.ToString());
   return log;
 }
 
@@ -66,15 +72,41 @@ Status SqliteLog::EnsureOpen() {
   if (database_ != nullptr) return OkStatus();
   Status status = OpenFile();
   if (!status.ok()) Disconnect();
+  // Opening writes, too: a write-ahead file, and its index.
+  if (status.code() == Code::kExhausted && reserve_.Release()) {
+    status = OpenFile();
+    if (!status.ok()) Disconnect();
+  }
   return status;
 }
 
+Status SqliteLog::MakeRoom(const Status& failure) {
+  if (failure.code() != Code::kExhausted || !reserve_.Release()) return failure;
+  Log().warn("log: the reserve of {} is given back: {}", path_, failure.ToString());
+  Disconnect();
+  return EnsureOpen();
+}
+
+Status SqliteLog::CheckSpace() { return reserve_.Keep(); }
+
+// SQLite takes a missing file for an empty one, and throws away what lies in the write-ahead file
+// of an empty one: so this comes before it.
+Status SqliteLog::CheckIsThere() const {
+  std::error_code error;
+  const uintmax_t bytes = std::filesystem::file_size(path_, error);
+  if (error == std::errc::no_such_file_or_directory) return NotFound("there is no log " + path_);
+  if (error) return Unavailable(fmt::format("size of {}: {}", path_, error.message()));
+  return bytes > 0 ? OkStatus() : NotFound(fmt::format("the log {} has 0 bytes", path_));
+}
+
 Status SqliteLog::OpenFile() {
+  if (!options_.create) MC_RETURN_IF_ERROR(CheckIsThere());
   const auto mode =
       options_.read_only ? SqliteDatabase::Mode::kReadOnly : SqliteDatabase::Mode::kReadWrite;
   MC_ASSIGN_OR_RETURN(database_, SqliteDatabase::Open(path_, mode, options_.busy_timeout_ms));
   // Before anything is written: the file may be someone else's.
   MC_ASSIGN_OR_RETURN(const bool fresh, CheckOwner());
+  if (fresh && !options_.create) return NotFound(fmt::format("the log {} has no tables", path_));
   if (!options_.read_only) MC_RETURN_IF_ERROR(SetDurability());
   if (fresh) MC_RETURN_IF_ERROR(CreateSchema());
   MC_RETURN_IF_ERROR(CheckSchemaVersion());
@@ -186,6 +218,21 @@ Status SqliteLog::Append(const LogRecordView& record) {
     return Conflict(fmt::format("{}: expected time {} ms or later, got {}", path_, tail_.time_ms,
                                 record.time_ms));
   }
+  Status status = Insert(record);
+  if (!status.ok()) {
+    status = MakeRoom(status);
+    // What was opened anew says whether the record is there after all.
+    if (status.ok() && tail_.sequence < record.sequence) status = Insert(record);
+  }
+  if (!status.ok()) {
+    Disconnect();
+    return status.WithContext(fmt::format("append of log sequence {}", record.sequence));
+  }
+  tail_ = {record.sequence, record.term, record.time_ms};
+  return OkStatus();
+}
+
+Status SqliteLog::Insert(const LogRecordView& record) {
   const BlockDigest checksum = ChecksumOf(record);
   insert_.BindInt(1, static_cast<int64_t>(record.sequence));
   insert_.BindInt(2, static_cast<int64_t>(record.term));
@@ -195,12 +242,7 @@ Status SqliteLog::Append(const LogRecordView& record) {
   // Outside of any transaction: the statement commits by itself, synced, when Step says done.
   Status status = insert_.Step().status();
   insert_.Reset();
-  if (!status.ok()) {
-    Disconnect();
-    return status.WithContext(fmt::format("append of log sequence {}", record.sequence));
-  }
-  tail_ = {record.sequence, record.term, record.time_ms};
-  return OkStatus();
+  return status;
 }
 
 Status SqliteLog::Scan(uint64_t sequence, const Visitor& visit) {
@@ -275,6 +317,13 @@ Result<std::optional<std::string>> SqliteLog::ReadMeta(std::string_view key) {
 Status SqliteLog::WriteMeta(std::string_view key, std::string_view value) {
   if (options_.read_only) return InvalidArgument(fmt::format("{}: opened read-only", path_));
   MC_RETURN_IF_ERROR(EnsureOpen());
+  const Status status = Upsert(key, value);
+  if (status.ok()) return status;
+  MC_RETURN_IF_ERROR(MakeRoom(status));
+  return Upsert(key, value);
+}
+
+Status SqliteLog::Upsert(std::string_view key, std::string_view value) {
   MC_ASSIGN_OR_RETURN(
       SqliteStatement upsert,
       database_->Prepare("INSERT INTO meta VALUES (?1, ?2)"

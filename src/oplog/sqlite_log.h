@@ -8,11 +8,15 @@
 //
 // A failed Append closes the connection: the next call opens and checks the file anew, so that what
 // it answers is what SQLite recovered.
+//
+// Beside the file lies a reserve of disk space, <path>-reserve. When the disk is full it is given
+// back and the write is made once more; until there is room to take it again, CheckSpace says so.
 #pragma once
 
 #include <memory>
 #include <string>
 
+#include "env/disk_reserve.h"
 #include "oplog/log_store.h"
 #include "oplog/sqlite_database.h"
 
@@ -25,14 +29,17 @@ struct SqliteLogOptions {
   // Nothing is written, not even beside the file; Append, DropBefore and WriteMeta are
   // INVALID_ARGUMENT. The log may be in use by its Master.
   bool read_only = false;
+  // false: a file that is missing, empty or without tables is NOT_FOUND, and nothing is written.
+  bool create = true;
+  uint64_t reserve_bytes = uint64_t{16} << 20;
   // How long a lock that another process holds on the file is waited for.
   int busy_timeout_ms = 5000;
 };
 
 class SqliteLog final : public LogStore {
  public:
-  // Creates the file unless read_only. INVALID_ARGUMENT: a file of something else. UNSUPPORTED: a
-  // newer schema, or a file system without WAL. CORRUPT: see above.
+  // Creates the file unless told otherwise. INVALID_ARGUMENT: a file of something else.
+  // UNSUPPORTED: a newer schema, or a file system without WAL. CORRUPT: see above.
   static Result<std::unique_ptr<SqliteLog>> Open(const std::string& path,
                                                  SqliteLogOptions options = {});
   ~SqliteLog() override;
@@ -44,6 +51,7 @@ class SqliteLog final : public LogStore {
   Result<bool> DropBefore(uint64_t sequence, uint64_t records_max) override;
   Result<std::optional<std::string>> ReadMeta(std::string_view key) override;
   Status WriteMeta(std::string_view key, std::string_view value) override;
+  Status CheckSpace() override;
   Status Close() override;
 
  private:
@@ -57,6 +65,7 @@ class SqliteLog final : public LogStore {
 
   // Opens the file if it is not open.
   Status EnsureOpen();
+  Status CheckIsThere() const;
   Status OpenFile();
   // Whether the file is a new one.
   Result<bool> CheckOwner();
@@ -68,11 +77,17 @@ class SqliteLog final : public LogStore {
   Result<uint64_t> ReadFirst();
   Status DropRows(uint64_t end);
   Status ScanRows(uint64_t sequence, const Visitor& visit);
+  Status Insert(const LogRecordView& record);
+  Status Upsert(std::string_view key, std::string_view value);
+  // After a write that failed for want of space: closes, gives the reserve back and opens again.
+  // Not OK: the same failure, there was no reserve.
+  Status MakeRoom(const Status& failure);
   void Disconnect();
 
   const std::string path_;
   const SqliteLogOptions options_;
   bool closed_ = false;
+  env::DiskReserve reserve_;
   std::unique_ptr<SqliteDatabase> database_;
   // Prepared on database_: gone before it.
   SqliteStatement insert_;

@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "env/file.h"
+#include "env/test_small_disk.h"
 
 namespace mooncake::oplog {
 namespace {
@@ -266,6 +267,91 @@ TEST_F(SqliteLogTest, AKilledWriterLosesNothingAcknowledged) {
                           })
                     .ok());
   }
+}
+
+TEST_F(SqliteLogTest, ALogThatMustBeThereIsNotMade) {
+  const SqliteLogOptions existing{.create = false};
+  const auto refused = [&](const char* why) {
+    const Status status = SqliteLog::Open(path_, existing).status();
+    EXPECT_EQ(status.code(), Code::kNotFound);
+    EXPECT_THAT(status.message(), HasSubstr(why));
+  };
+  refused("there is no log");
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+  std::ofstream(path_).close();
+  refused("has 0 bytes");
+  EXPECT_EQ(std::filesystem::file_size(path_), 0u);
+  Sql("VACUUM");  // a database without tables
+  ASSERT_GT(std::filesystem::file_size(path_), 0u);
+  refused("has no tables");
+  std::filesystem::remove(path_);
+  Fill(3);
+  EXPECT_EQ(MustOpen(existing)->LastSequence().value(), 3u);
+}
+
+// Also where it was full before the log was opened.
+TEST(SqliteLogDiskTest, AFullDiskTakesWhatMustGoOn) {
+  constexpr uint64_t kMiB = 1 << 20;
+  MC_ON_SMALL_DISK(16 * kMiB, [](const std::string& folder) {
+    const std::string path = folder + "/log.db";
+    const SqliteLogOptions options{.reserve_bytes = 2 * kMiB};
+    uint64_t sequence = 0;
+    const auto append = [&](SqliteLog& log) {
+      ++sequence;
+      return log.Append({sequence, 1, 1, PayloadOf(sequence)});
+    };
+    {
+      const auto log = SqliteLog::Open(path, options);
+      ASSERT_TRUE(log.ok());
+      ASSERT_TRUE(append(**log).ok());
+      EXPECT_TRUE((*log)->CheckSpace().ok());
+      env::FillDisk(folder);
+      for (int i = 0; i < 200; ++i) {
+        const Status status = append(**log);
+        ASSERT_TRUE(status.ok()) << status.ToString();
+      }
+      const Status space = (*log)->CheckSpace();
+      EXPECT_EQ(space.code(), Code::kExhausted);
+      EXPECT_THAT(space.message(), HasSubstr("the disk of " + path + "-reserve is full"));
+      ASSERT_TRUE((*log)->WriteMeta("key", "value").ok());
+    }
+    env::FillDisk(folder);
+    {
+      const auto log = SqliteLog::Open(path, options);
+      EXPECT_FALSE(log.ok());  // the reserve is gone, and something took its place
+      EXPECT_EQ(log.status().code(), Code::kExhausted) << log.status().ToString();
+      ASSERT_TRUE(env::RemoveFile(folder + "/filler").ok());
+    }
+    {
+      const auto log = SqliteLog::Open(path, options);
+      ASSERT_TRUE(log.ok()) << log.status().ToString();
+      EXPECT_TRUE((*log)->CheckSpace().ok());
+      EXPECT_EQ((*log)->LastSequence().value(), sequence);
+      EXPECT_EQ((*log)->ReadMeta("key").value(), "value");
+    }
+    env::FillDisk(folder);
+    const auto log = SqliteLog::Open(path, options);
+    ASSERT_TRUE(log.ok()) << log.status().ToString();
+    EXPECT_TRUE(append(**log).ok());
+    uint64_t seen = 0;
+    ASSERT_TRUE((*log)
+                    ->Scan(1,
+                           [&](const LogRecordView& record) {
+                             EXPECT_EQ(record.payload, PayloadOf(record.sequence));
+                             ++seen;
+                             return OkStatus();
+                           })
+                    .ok());
+    EXPECT_EQ(seen, sequence);
+    // At the very end it fails as one, and what was acknowledged stays.
+    env::FillDisk(folder);
+    Status status;
+    for (int i = 0; i < 100'000 && status.ok(); ++i) status = append(**log);
+    EXPECT_EQ(status.code(), Code::kExhausted) << status.ToString();
+    EXPECT_THAT(status.message(), HasSubstr("full"));
+    ASSERT_TRUE(env::RemoveFile(folder + "/filler").ok());
+    EXPECT_EQ((*log)->LastSequence().value(), sequence - 1);
+  });
 }
 
 }  // namespace

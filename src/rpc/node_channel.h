@@ -2,18 +2,27 @@
 //
 // Implementations: UnixNodeChannel (rpc/unix_node_channel.h) over the node's Unix socket; the
 // embedded store's in-process one (cluster/). Every call carries a Grant that the Master gave.
-// Thread-safe: calls of one channel may be serialised.
+// Thread-safe: calls of one channel may be serialised, and the wait for each other counts.
 #pragma once
 
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
 #include "base/status.h"
+#include "env/deadline.h"
 #include "env/unique_fd.h"
 #include "mooncake/v1/types.pb.h"
 
 namespace mooncake::rpc {
+
+// How long a call may take, and how its caller gives it up. Past the deadline it is UNAVAILABLE,
+// whatever the node does; given up, CANCELLED. A call that needs no wire may overlook both.
+struct CallBounds {
+  env::Deadline deadline;
+  std::stop_token cancel;
+};
 
 class NodeChannel {
  public:
@@ -21,17 +30,23 @@ class NodeChannel {
 
   // READ grant: a read-only descriptor. WRITE grant: a read-write one, the arena being created when
   // this is its first open; refused (CONFLICT) once the import is sealed.
-  virtual Result<env::UniqueFd> OpenArena(const v1::Grant& grant) = 0;
+  virtual Result<env::UniqueFd> OpenArena(const v1::Grant& grant, const CallBounds& bounds) = 0;
+
+  // WRITE grant. OK: opening the arena will not fail for want of space. EXHAUSTED: with the needed
+  // and the free bytes. Only disks are asked: a node's memory is its capacity, which the Master
+  // counts.
+  virtual Status ReserveArena(const v1::Grant& grant, const CallBounds& bounds) = 0;
 
   // Stores a METADATA object durably (synced before the reply). Same name and content again: OK;
   // other content: CONFLICT.
   virtual Status WriteMetadata(const v1::Grant& grant, std::string_view name,
-                               std::string_view content) = 0;
-  virtual Result<std::string> ReadMetadata(const v1::Grant& grant, std::string_view name) = 0;
+                               std::string_view content, const CallBounds& bounds) = 0;
+  virtual Result<std::string> ReadMetadata(const v1::Grant& grant, std::string_view name,
+                                           const CallBounds& bounds) = 0;
 
   // No arena of the import is opened read-write afterwards; file-backed arenas are synced.
   // Idempotent.
-  virtual Status SealImport(const v1::Grant& grant) = 0;
+  virtual Status SealImport(const v1::Grant& grant, const CallBounds& bounds) = 0;
 };
 
 // Opens the channel to a node; the one thing a client needs from its surroundings besides
@@ -39,7 +54,8 @@ class NodeChannel {
 class NodeConnector {
  public:
   virtual ~NodeConnector() = default;
-  virtual Result<std::shared_ptr<NodeChannel>> Connect(const v1::NodeAddress& address) = 0;
+  virtual Result<std::shared_ptr<NodeChannel>> Connect(const v1::NodeAddress& address,
+                                                       const CallBounds& bounds) = 0;
 };
 
 }  // namespace mooncake::rpc

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/digest.h"
@@ -10,17 +12,17 @@
 namespace mooncake::rpc {
 
 Result<std::shared_ptr<UnixNodeChannel>> UnixNodeChannel::Connect(const std::string& socket_path,
-                                                                  UnixNodeChannelOptions options) {
-  std::shared_ptr<UnixNodeChannel> channel(new UnixNodeChannel(socket_path, options));
+                                                                  const CallBounds& bounds) {
+  std::shared_ptr<UnixNodeChannel> channel(new UnixNodeChannel(socket_path));
   std::lock_guard lock(channel->mutex_);
-  MC_RETURN_IF_ERROR(channel->EnsureConnected());
+  MC_RETURN_IF_ERROR(channel->EnsureConnected(bounds));
   return channel;
 }
 
-Result<env::UniqueFd> UnixNodeChannel::OpenArena(const v1::Grant& grant) {
+Result<env::UniqueFd> UnixNodeChannel::OpenArena(const v1::Grant& grant, const CallBounds& bounds) {
   v1::NodeRequest request;
   *request.mutable_open_arena()->mutable_grant() = grant;
-  MC_ASSIGN_OR_RETURN(Answer answer, Call(&request));
+  MC_ASSIGN_OR_RETURN(Answer answer, Call(&request, bounds));
   if (answer.reply.arena_bytes() != grant.arena_bytes()) {
     return Corrupt(fmt::format("node at {}: expected arena {} of {} bytes, got {}", socket_path_,
                                grant.arena_id(), grant.arena_bytes(), answer.reply.arena_bytes()));
@@ -33,7 +35,7 @@ Result<env::UniqueFd> UnixNodeChannel::OpenArena(const v1::Grant& grant) {
 }
 
 Status UnixNodeChannel::WriteMetadata(const v1::Grant& grant, std::string_view name,
-                                      std::string_view content) {
+                                      std::string_view content, const CallBounds& bounds) {
   v1::NodeRequest request;
   v1::WriteMetadata* write = request.mutable_write_metadata();
   *write->mutable_grant() = grant;
@@ -41,33 +43,49 @@ Status UnixNodeChannel::WriteMetadata(const v1::Grant& grant, std::string_view n
   write->set_content(content.data(), content.size());
   const Sha256Digest sha256 = Sha256Of(content);
   write->set_sha256(sha256.data(), sha256.size());
-  return Call(&request).status();
+  return Call(&request, bounds).status();
 }
 
-Result<std::string> UnixNodeChannel::ReadMetadata(const v1::Grant& grant, std::string_view name) {
+Result<std::string> UnixNodeChannel::ReadMetadata(const v1::Grant& grant, std::string_view name,
+                                                  const CallBounds& bounds) {
   v1::NodeRequest request;
   *request.mutable_read_metadata()->mutable_grant() = grant;
   request.mutable_read_metadata()->set_name(name.data(), name.size());
-  MC_ASSIGN_OR_RETURN(Answer answer, Call(&request));
+  MC_ASSIGN_OR_RETURN(Answer answer, Call(&request, bounds));
   return std::move(*answer.reply.mutable_content());
 }
 
-Status UnixNodeChannel::SealImport(const v1::Grant& grant) {
+Status UnixNodeChannel::SealImport(const v1::Grant& grant, const CallBounds& bounds) {
   v1::NodeRequest request;
   *request.mutable_seal_import()->mutable_grant() = grant;
-  return Call(&request).status();
+  return Call(&request, bounds).status();
 }
 
-Result<UnixNodeChannel::Answer> UnixNodeChannel::Call(v1::NodeRequest* request) {
-  std::lock_guard lock(mutex_);
+Result<UnixNodeChannel::Turn> UnixNodeChannel::TakeTurn(const CallBounds& bounds) {
+  Turn turn(mutex_, std::defer_lock);
+  // In short steps, so that a caller who gives up is heard.
+  constexpr int64_t kStepMs = 20;
+  do {
+    if (bounds.cancel.stop_requested())
+      return Cancelled("given up while waiting for earlier calls");
+    const int64_t step_ms = std::min(bounds.deadline.RemainingMs(), kStepMs);
+    if (turn.try_lock_for(std::chrono::milliseconds(step_ms))) return turn;
+  } while (!bounds.deadline.Expired());
+  return Unavailable("the deadline ran out while waiting for earlier calls");
+}
+
+Result<UnixNodeChannel::Answer> UnixNodeChannel::Call(v1::NodeRequest* request,
+                                                      const CallBounds& bounds) {
+  const std::string context = "node at " + socket_path_;
+  const Result<Turn> turn = TakeTurn(bounds);
+  if (!turn.ok()) return turn.status().WithContext(context);
   const uint64_t request_id = next_request_id_++;
   request->set_request_id(request_id);
   const std::string bytes = request->SerializeAsString();
-  const env::Deadline deadline = env::Deadline::AfterMs(options_.call_timeout_ms);
-  for (bool reused = socket_.has_value();; reused = false) {
-    Status status = EnsureConnected();
+  for (bool reused = connection_ != nullptr;; reused = false) {
+    Status status = EnsureConnected(bounds);
     if (status.ok()) {
-      Result<Answer> answer = Exchange(bytes, request_id, deadline);
+      Result<Answer> answer = Exchange(bytes, request_id, bounds);
       if (answer.ok()) {
         const Status refusal = StatusFromProto(answer->reply.status());
         if (refusal.ok()) return answer;
@@ -75,45 +93,57 @@ Result<UnixNodeChannel::Answer> UnixNodeChannel::Call(v1::NodeRequest* request) 
       }
       status = answer.status();
       // Whatever is still on the stream belongs to nobody.
-      socket_.reset();
+      connection_.reset();
     }
-    const bool again = reused && status.code() == Code::kUnavailable && !deadline.Expired();
-    if (!again) return status.WithContext("node at " + socket_path_);
+    const bool again = reused && status.code() == Code::kUnavailable && !bounds.deadline.Expired();
+    if (!again) return status.WithContext(context);
   }
 }
 
-Status UnixNodeChannel::EnsureConnected() {
-  if (socket_.has_value()) return OkStatus();
-  MC_ASSIGN_OR_RETURN(
-      env::UnixSocket socket,
-      env::UnixSocket::Connect(socket_path_, env::Deadline::AfterMs(options_.connect_timeout_ms)));
-  socket_.emplace(std::move(socket));
+Status UnixNodeChannel::EnsureConnected(const CallBounds& bounds) {
+  if (connection_ != nullptr) return OkStatus();
+  MC_ASSIGN_OR_RETURN(env::Interrupter made, env::Interrupter::Create());
+  // Connecting waits only while the node's queue is full.
+  MC_ASSIGN_OR_RETURN(env::UnixSocket socket,
+                      env::UnixSocket::Connect(socket_path_, bounds.deadline));
+  auto connection = std::make_unique<Connection>(std::move(made), std::move(socket));
+  connection->socket.Watch(connection->interrupter);
+  connection_ = std::move(connection);
   return OkStatus();
 }
 
 Result<UnixNodeChannel::Answer> UnixNodeChannel::Exchange(const std::string& bytes,
                                                           uint64_t request_id,
-                                                          env::Deadline deadline) {
-  MC_RETURN_IF_ERROR(socket_->SendFrame(bytes, deadline));
-  MC_ASSIGN_OR_RETURN(env::Frame frame, socket_->ReceiveReply(deadline));
+                                                          const CallBounds& bounds) {
+  env::UnixSocket& socket = connection_->socket;
+  Result<env::Frame> frame = [&]() -> Result<env::Frame> {
+    const std::stop_callback give_up(
+        bounds.cancel, [interrupter = &connection_->interrupter] { interrupter->Interrupt(); });
+    MC_RETURN_IF_ERROR(socket.SendFrame(bytes, bounds.deadline));
+    return socket.ReceiveReply(bounds.deadline);
+  }();
+  if (!frame.ok()) return frame.status();
   Answer answer;
-  if (!answer.reply.ParseFromString(frame.bytes)) {
-    return Internal(fmt::format("a frame of {} bytes is no NodeReply", frame.bytes.size()));
+  if (!answer.reply.ParseFromString(frame->bytes)) {
+    return Internal(fmt::format("a frame of {} bytes is no NodeReply", frame->bytes.size()));
   }
   if (answer.reply.request_id() != request_id) {
     return Internal(fmt::format("expected the reply to request {}, got {}", request_id,
                                 answer.reply.request_id()));
   }
-  answer.fds = std::move(frame.fds);
+  answer.fds = std::move(frame->fds);
+  // Given up when the answer was there already: the next caller did not give up.
+  if (bounds.cancel.stop_requested()) connection_.reset();
   return answer;
 }
 
-Result<std::shared_ptr<NodeChannel>> UnixNodeConnector::Connect(const v1::NodeAddress& address) {
+Result<std::shared_ptr<NodeChannel>> UnixNodeConnector::Connect(const v1::NodeAddress& address,
+                                                                const CallBounds& bounds) {
   if (address.socket_path().empty()) {
     return InvalidArgument(fmt::format("node {} has no socket path", address.node_id()));
   }
   Result<std::shared_ptr<UnixNodeChannel>> channel =
-      UnixNodeChannel::Connect(address.socket_path(), options_);
+      UnixNodeChannel::Connect(address.socket_path(), bounds);
   if (!channel.ok()) {
     return channel.status().WithContext(
         fmt::format("node {} of host {}", address.node_id(), address.host_id()));

@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "base/log.h"
+#include "env/clock.h"
 #include "rpc/status_proto.h"
 
 namespace mooncake::rpc {
 namespace {
 
-// Connections beyond the limit that may be open at once, just long enough to be told so.
-constexpr size_t kRefusalsMax = 16;
+// How long a client that may not ask has to ask, and be told so.
 constexpr int kRefusalMs = 1000;
 // Out of descriptors: the connection stays queued and poll(2) would say "ready" at once.
 constexpr int kBackOffMs = 50;
@@ -48,12 +48,17 @@ Status UnixNodeServer::Listen(const std::string& path) {
 size_t UnixNodeServer::connection_count() const {
   std::lock_guard lock(mutex_);
   return static_cast<size_t>(std::count_if(connections_.begin(), connections_.end(),
-                                           [](const Connection& c) { return !c.finished; }));
+                                           [](const Connection& c) { return !c.closing; }));
 }
 
 void UnixNodeServer::Stop() {
   if (!acceptor_.joinable()) return;
   interrupter_.Interrupt();
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  room_.notify_all();
   acceptor_.join();
   // Nobody adds connections any more.
   for (Connection& connection : connections_) connection.thread.join();
@@ -76,12 +81,28 @@ void UnixNodeServer::AcceptLoop() {
 }
 
 void UnixNodeServer::Begin(env::UnixSocket socket) {
-  std::lock_guard lock(mutex_);
-  if (connections_.size() >= options_.max_connections + kRefusalsMax) return;
-  const bool over_limit = connections_.size() >= options_.max_connections;
+  std::unique_lock lock(mutex_);
+  room_.wait(lock, [this] { return stopping_ || MakeRoom(); });
+  if (stopping_) return;
   Connection& connection = connections_.emplace_back(std::move(socket));
-  connection.thread =
-      std::thread([this, &connection, over_limit] { Serve(&connection, over_limit); });
+  connection.idle_since_ms = env::SystemClock::Instance().MonotonicMs();
+  connection.thread = std::thread([this, &connection] { Serve(&connection); });
+}
+
+bool UnixNodeServer::MakeRoom() {
+  size_t open = 0;
+  Connection* idle = nullptr;
+  for (Connection& connection : connections_) {
+    if (connection.closing) continue;
+    ++open;
+    if (connection.busy) continue;
+    if (idle == nullptr || connection.idle_since_ms < idle->idle_since_ms) idle = &connection;
+  }
+  if (open < options_.max_connections) return true;
+  if (idle == nullptr) return false;
+  idle->closing = true;
+  idle->socket.Shutdown();
+  return true;
 }
 
 void UnixNodeServer::Reap() {
@@ -97,39 +118,55 @@ void UnixNodeServer::Reap() {
   for (Connection& connection : ended) connection.thread.join();
 }
 
-void UnixNodeServer::Serve(Connection* connection, bool over_limit) {
-  env::UnixSocket& socket = connection->socket;
-  const Result<env::PeerCredentials> peer = socket.Peer();
-  const Status admitted = peer.ok() ? Admit(*peer, over_limit) : peer.status();
-  Status status;
-  do {
-    Result<std::optional<env::Frame>> frame = socket.ReceiveFrame(
-        admitted.ok() ? env::Deadline::Infinite() : env::Deadline::AfterMs(kRefusalMs));
-    if (frame.ok() && !frame->has_value()) break;  // the peer is done
-    status = frame.ok()
-                 ? Answer(socket, peer.ok() ? *peer : env::PeerCredentials{}, admitted, **frame)
-                 : frame.status();
-  } while (status.ok() && admitted.ok());
-  if (!status.ok() && status.code() != Code::kCancelled) {
-    Log().info("node: connection of pid {} on {} ends: {}", peer.ok() ? peer->pid : 0, path(),
-               status.ToString());
+void UnixNodeServer::Serve(Connection* connection) {
+  const Result<env::PeerCredentials> known = connection->socket.Peer();
+  const Status admitted = known.ok() ? Admit(*known) : known.status();
+  const env::PeerCredentials peer = known.ok() ? *known : env::PeerCredentials{};
+  Status why;
+  while (ServeOne(connection, peer, admitted, &why)) SetBusy(connection, false);
+  if (!why.ok() && why.code() != Code::kCancelled) {
+    Log().info("node: connection of pid {} on {} ends: {}", peer.pid, path(), why.ToString());
   }
-  socket.Shutdown();
-  std::lock_guard lock(mutex_);
-  connection->finished = true;
+  connection->socket.Shutdown();
+  {
+    std::lock_guard lock(mutex_);
+    connection->closing = true;
+    connection->finished = true;
+  }
+  room_.notify_all();
 }
 
-Status UnixNodeServer::Admit(const env::PeerCredentials& peer, bool over_limit) const {
+bool UnixNodeServer::ServeOne(Connection* connection, const env::PeerCredentials& peer,
+                              const Status& admitted, Status* why) {
+  env::UnixSocket& socket = connection->socket;
+  const Status asked = socket.WaitReadable(
+      env::Deadline::AfterMs(admitted.ok() ? options_.idle_timeout_ms : kRefusalMs));
+  // A client that was idle for so long hears it when it has a request: its connection is gone.
+  if (!asked.ok()) return false;
+  SetBusy(connection, true);
+  Result<std::optional<env::Frame>> frame =
+      socket.ReceiveFrame(env::Deadline::AfterMs(options_.receive_timeout_ms));
+  if (frame.ok() && !frame->has_value()) return false;  // the peer is done
+  *why = frame.ok() ? Answer(socket, peer, admitted, **frame) : frame.status();
+  return why->ok() && admitted.ok();
+}
+
+void UnixNodeServer::SetBusy(Connection* connection, bool busy) {
+  {
+    std::lock_guard lock(mutex_);
+    connection->busy = busy;
+    connection->idle_since_ms = env::SystemClock::Instance().MonotonicMs();
+  }
+  if (!busy) room_.notify_all();
+}
+
+Status UnixNodeServer::Admit(const env::PeerCredentials& peer) const {
   const bool allowed =
       peer.uid == ::geteuid() || peer.uid == 0 ||
       std::count(options_.allowed_uids.begin(), options_.allowed_uids.end(), peer.uid);
   if (!allowed) {
     return InvalidArgument(fmt::format("user {} (pid {}) may not use {}: expected user {} or root",
                                        peer.uid, peer.pid, path(), ::geteuid()));
-  }
-  if (over_limit) {
-    return Exhausted(
-        fmt::format("{} has {} connections already", path(), options_.max_connections));
   }
   return OkStatus();
 }

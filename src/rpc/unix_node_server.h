@@ -1,14 +1,19 @@
 // Serves a NodeHandler over a Unix socket, to clients of the same host.
 //
-// One accepting thread and one thread per connection, of which there are at most max_connections; a
-// connection over that number gets EXHAUSTED for its first request and is closed, as is one of a
-// user that may not ask (INVALID_ARGUMENT). Requests of one connection are answered in order.
+// One accepting thread and one thread per connection, of which at most max_connections are served.
+// A client that comes then takes the place of the one that has been idle longest, whose connection
+// is closed (its channel connects again when it has a request); where all are busy it waits its
+// turn in the socket's queue, as long as its own bounds last. A connection that is idle for long is
+// closed, too. A user that may not ask gets INVALID_ARGUMENT for its first request and is closed.
+// Requests of one connection are answered in order.
 // Threads: Start and Stop from one thread.
 #pragma once
 
 #include <sys/types.h>
 
+#include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -25,6 +30,10 @@ namespace mooncake::rpc {
 
 struct UnixNodeServerOptions {
   size_t max_connections = 256;
+  // How long a client may have no request.
+  int idle_timeout_ms = 60'000;
+  // How long the bytes of one request may take to arrive.
+  int receive_timeout_ms = 30'000;
   // Whose processes may ask, besides this process's own user and root.
   std::vector<uid_t> allowed_uids;
   // Permission bits of the socket file; others than 0600 only make sense with allowed_uids.
@@ -52,7 +61,11 @@ class UnixNodeServer {
     explicit Connection(env::UnixSocket s) : socket(std::move(s)) {}
     env::UnixSocket socket;
     std::thread thread;
-    bool finished = false;
+    // Under mutex_.
+    bool busy = false;
+    bool closing = false;   // counts no more
+    bool finished = false;  // its thread is about to end
+    int64_t idle_since_ms = 0;
   };
 
   UnixNodeServer(env::Interrupter interrupter, NodeHandler& handler, UnixNodeServerOptions options);
@@ -62,9 +75,15 @@ class UnixNodeServer {
   void Begin(env::UnixSocket socket);
   // Joins the threads of connections that ended.
   void Reap();
-  void Serve(Connection* connection, bool over_limit);
+  // Under mutex_: whether another connection may be served now; closes an idle one for it.
+  bool MakeRoom();
+  void Serve(Connection* connection);
+  // Serves one request. False: the connection ends, `why` says why unless the peer closed it.
+  bool ServeOne(Connection* connection, const env::PeerCredentials& peer, const Status& admitted,
+                Status* why);
+  void SetBusy(Connection* connection, bool busy);
   // Why this peer gets no answer but this one.
-  Status Admit(const env::PeerCredentials& peer, bool over_limit) const;
+  Status Admit(const env::PeerCredentials& peer) const;
   Status Answer(env::UnixSocket& socket, const env::PeerCredentials& peer, const Status& admitted,
                 const env::Frame& frame);
 
@@ -75,6 +94,8 @@ class UnixNodeServer {
   std::thread acceptor_;
 
   mutable std::mutex mutex_;
+  std::condition_variable room_;  // a connection became idle or ended, or the server stops
+  bool stopping_ = false;
   std::list<Connection> connections_;
 };
 

@@ -24,6 +24,9 @@ namespace {
 
 using testing::HasSubstr;
 
+CallBounds Within(int64_t ms) { return {env::Deadline::AfterMs(ms), {}}; }
+CallBounds Soon() { return Within(20'000); }
+
 // Keeps METADATA objects in a map; an arena is a fresh memfd whose first byte is its id.
 class MapHandler final : public NodeHandler {
  public:
@@ -87,8 +90,8 @@ class UnixNodeTest : public testing::Test {
     EXPECT_TRUE(server.ok()) << server.status().ToString();
     return *std::move(server);
   }
-  std::shared_ptr<UnixNodeChannel> MustConnect(UnixNodeChannelOptions options = {}) {
-    auto channel = UnixNodeChannel::Connect(path_, options);
+  std::shared_ptr<UnixNodeChannel> MustConnect() {
+    auto channel = UnixNodeChannel::Connect(path_, Soon());
     EXPECT_TRUE(channel.ok()) << channel.status().ToString();
     return *std::move(channel);
   }
@@ -117,7 +120,7 @@ v1::Grant ArenaGrant(uint64_t arena_id, uint64_t bytes) {
 TEST_F(UnixNodeTest, FourCalls) {
   auto server = MustStart();
   auto channel = MustConnect();
-  auto fd = channel->OpenArena(ArenaGrant(42, 8192));
+  auto fd = channel->OpenArena(ArenaGrant(42, 8192), Soon());
   ASSERT_TRUE(fd.ok()) << fd.status().ToString();
   struct stat info {};
   ASSERT_EQ(::fstat(fd->get(), &info), 0);
@@ -129,10 +132,10 @@ TEST_F(UnixNodeTest, FourCalls) {
 
   std::string content(9 << 20, '\0');
   for (size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * 7 + i / 1000);
-  ASSERT_TRUE(channel->WriteMetadata({}, "manifest", content).ok());
-  EXPECT_EQ(channel->ReadMetadata({}, "manifest").value(), content);
-  EXPECT_EQ(channel->ReadMetadata({}, "other").status(), NotFound("no other"));
-  ASSERT_TRUE(channel->SealImport({}).ok());
+  ASSERT_TRUE(channel->WriteMetadata({}, "manifest", content, Soon()).ok());
+  EXPECT_EQ(channel->ReadMetadata({}, "manifest", Soon()).value(), content);
+  EXPECT_EQ(channel->ReadMetadata({}, "other", Soon()).status(), NotFound("no other"));
+  ASSERT_TRUE(channel->SealImport({}, Soon()).ok());
   EXPECT_EQ(handler_.seals_, 1);
   ASSERT_FALSE(handler_.peers_.empty());
   EXPECT_EQ(handler_.peers_[0].pid, ::getpid());
@@ -144,13 +147,14 @@ TEST_F(UnixNodeTest, NoDescriptorIsLeaked) {
   const size_t before = env::OpenFdCount();
   {
     auto channel = MustConnect();
-    for (uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(channel->OpenArena(ArenaGrant(i, 4096)).ok());
+    for (uint64_t i = 0; i < 100; ++i)
+      ASSERT_TRUE(channel->OpenArena(ArenaGrant(i, 4096), Soon()).ok());
   }
   ASSERT_TRUE(WaitForConnections(*server, 0));
   // The next accept reaps the thread and the socket of the one before.
   {
     auto another = MustConnect();
-    ASSERT_TRUE(another->SealImport({}).ok());
+    ASSERT_TRUE(another->SealImport({}, Soon()).ok());
   }
   ASSERT_TRUE(WaitForConnections(*server, 0));
   EXPECT_LE(env::OpenFdCount(), before + 1);
@@ -160,7 +164,7 @@ TEST_F(UnixNodeTest, AnArenaOfAnotherSizeIsCorrupt) {
   auto server = MustStart();
   handler_.arena_bytes_off_ = 4096;
   auto channel = MustConnect();
-  const Status status = channel->OpenArena(ArenaGrant(1, 8192)).status();
+  const Status status = channel->OpenArena(ArenaGrant(1, 8192), Soon()).status();
   EXPECT_EQ(status.code(), Code::kCorrupt);
   EXPECT_THAT(status.message(), HasSubstr("expected arena 1 of 8192 bytes, got 12288"));
 }
@@ -168,47 +172,124 @@ TEST_F(UnixNodeTest, AnArenaOfAnotherSizeIsCorrupt) {
 TEST_F(UnixNodeTest, ARestartedServerIsFoundAgain) {
   auto server = MustStart();
   auto channel = MustConnect();
-  ASSERT_TRUE(channel->WriteMetadata({}, "a", "1").ok());
+  ASSERT_TRUE(channel->WriteMetadata({}, "a", "1", Soon()).ok());
   server.reset();
-  Status status = channel->SealImport({});
+  Status status = channel->SealImport({}, Soon());
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr(path_));
   server = MustStart();
-  EXPECT_EQ(channel->ReadMetadata({}, "a").value(), "1");
+  EXPECT_EQ(channel->ReadMetadata({}, "a", Soon()).value(), "1");
   server.reset();
   server = MustStart();
-  EXPECT_EQ(channel->ReadMetadata({}, "a").value(), "1");
+  EXPECT_EQ(channel->ReadMetadata({}, "a", Soon()).value(), "1");
 }
 
 TEST_F(UnixNodeTest, NobodyThere) {
-  auto channel = UnixNodeChannel::Connect(path_);
+  auto channel = UnixNodeChannel::Connect(path_, Soon());
   ASSERT_FALSE(channel.ok());
   EXPECT_EQ(channel.status().code(), Code::kUnavailable);
   UnixNodeConnector connector;
   v1::NodeAddress address;
   address.set_node_id("n1");
-  EXPECT_EQ(connector.Connect(address).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(connector.Connect(address, Soon()).status().code(), Code::kInvalidArgument);
   address.set_socket_path(path_);
   address.set_host_id("h1");
-  const Status status = connector.Connect(address).status();
+  const Status status = connector.Connect(address, Soon()).status();
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("node n1 of host h1"));
 }
 
-TEST_F(UnixNodeTest, ConnectionsAreBounded) {
+// Whoever is idle makes room, and is back when it asks again.
+TEST_F(UnixNodeTest, MoreClientsThanConnections) {
   auto server = MustStart({.max_connections = 2});
-  auto first = MustConnect();
-  auto second = MustConnect();
-  ASSERT_TRUE(first->SealImport({}).ok());
-  ASSERT_TRUE(second->SealImport({}).ok());
-  auto third = MustConnect();
-  const Status status = third->SealImport({});
-  EXPECT_EQ(status.code(), Code::kExhausted);
-  EXPECT_THAT(status.message(), HasSubstr("has 2 connections already"));
-  first.reset();
-  ASSERT_TRUE(WaitForConnections(*server, 1));
-  EXPECT_TRUE(third->SealImport({}).ok());
-  EXPECT_TRUE(second->SealImport({}).ok());
+  std::vector<std::shared_ptr<UnixNodeChannel>> channels;
+  for (int i = 0; i < 5; ++i) channels.push_back(MustConnect());
+  for (int round = 0; round < 20; ++round) {
+    for (const auto& channel : channels) {
+      const Status status = channel->SealImport({}, Soon());
+      ASSERT_TRUE(status.ok()) << status.ToString();
+      EXPECT_LE(server->connection_count(), 2u);
+    }
+  }
+  EXPECT_EQ(handler_.seals_, 100);
+}
+
+// Where nobody is idle a client waits for its turn, as long as it wants to.
+TEST_F(UnixNodeTest, WhereAllAreBusyTheNextOneWaits) {
+  auto server = MustStart({.max_connections = 1});
+  std::binary_semaphore gate(0);
+  handler_.gate_ = &gate;
+  auto busy = MustConnect();
+  std::thread caller([&] { EXPECT_TRUE(busy->SealImport({}, Soon()).ok()); });
+  handler_.entered_.acquire();
+  auto waiting = MustConnect();
+  const Status late = waiting->ReadMetadata({}, "a", Within(100)).status();
+  EXPECT_EQ(late.code(), Code::kUnavailable);
+  EXPECT_THAT(late.message(), HasSubstr(path_));
+  EXPECT_THAT(late.message(), HasSubstr("the deadline ran out"));
+  std::thread patient(
+      [&] { EXPECT_EQ(waiting->ReadMetadata({}, "a", Soon()).status(), NotFound("no a")); });
+  gate.release();
+  caller.join();
+  patient.join();
+}
+
+TEST_F(UnixNodeTest, AnIdleConnectionIsClosedAndOpenedAgainWhenItIsNeeded) {
+  auto server = MustStart({.idle_timeout_ms = 1});
+  auto channel = MustConnect();
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_TRUE(channel->SealImport({}, Soon()).ok());
+    ASSERT_TRUE(WaitForConnections(*server, 0));
+  }
+  EXPECT_EQ(handler_.seals_, 3);
+}
+
+// A request that never ends must not hold its place.
+TEST_F(UnixNodeTest, HalfARequestIsNotWaitedForForEver) {
+  auto server = MustStart({.receive_timeout_ms = 1});
+  auto half = env::UnixSocket::Connect(path_, env::Deadline::AfterMs(5000));
+  ASSERT_TRUE(half.ok());
+  const char bytes[6] = {100, 0, 0, 0, 'x', 'y'};
+  ASSERT_EQ(::write(half->fd(), bytes, sizeof bytes), 6);
+  EXPECT_TRUE(WaitForConnections(*server, 0));
+}
+
+// What a stopped process is to its clients.
+TEST_F(UnixNodeTest, ANodeThatDoesNotAnswerIsGivenUpInTime) {
+  auto server = MustStart();
+  auto channel = MustConnect();
+  std::binary_semaphore gate(0);
+  handler_.gate_ = &gate;
+  const Status late = channel->SealImport({}, Within(50));
+  EXPECT_EQ(late.code(), Code::kUnavailable);
+  EXPECT_THAT(late.message(), HasSubstr("the deadline ran out while waiting to receive a frame"));
+  handler_.entered_.acquire();
+  gate.release();
+
+  // The caller gives up: at once, and only this call of it.
+  std::stop_source stop;
+  std::thread gives_up([&] {
+    handler_.entered_.acquire();
+    stop.request_stop();
+  });
+  const Status cancelled =
+      channel->SealImport({}, {env::Deadline::AfterMs(600'000), stop.get_token()});
+  EXPECT_EQ(cancelled.code(), Code::kCancelled);
+  gives_up.join();
+
+  // Another caller of the same channel waits for it no longer than it wants to.
+  gate.release();
+  std::thread long_call([&] { EXPECT_TRUE(channel->SealImport({}, Soon()).ok()); });
+  handler_.entered_.acquire();
+  const Status behind = channel->ReadMetadata({}, "a", Within(50)).status();
+  EXPECT_EQ(behind.code(), Code::kUnavailable);
+  EXPECT_THAT(behind.message(), HasSubstr("waiting for earlier calls"));
+  EXPECT_EQ(
+      channel->ReadMetadata({}, "a", {env::Deadline::Infinite(), stop.get_token()}).status().code(),
+      Code::kCancelled);
+  gate.release();
+  long_call.join();
+  EXPECT_EQ(channel->ReadMetadata({}, "a", Soon()).status(), NotFound("no a"));
 }
 
 TEST_F(UnixNodeTest, AnotherUserIsRefused) {
@@ -221,8 +302,8 @@ TEST_F(UnixNodeTest, AnotherUserIsRefused) {
     const pid_t child = ::fork();
     if (child == 0) {
       if (::setgroups(0, nullptr) != 0 || ::setuid(65534) != 0) ::_exit(100);
-      auto channel = UnixNodeChannel::Connect(path_);
-      ::_exit(channel.ok() ? static_cast<int>((*channel)->SealImport({}).code()) : 101);
+      auto channel = UnixNodeChannel::Connect(path_, Soon());
+      ::_exit(channel.ok() ? static_cast<int>((*channel)->SealImport({}, Soon()).code()) : 101);
     }
     int status = 0;
     ::waitpid(child, &status, 0);
@@ -234,7 +315,7 @@ TEST_F(UnixNodeTest, AnotherUserIsRefused) {
 TEST_F(UnixNodeTest, GarbageEndsOnlyItsOwnConnection) {
   auto server = MustStart();
   auto good = MustConnect();
-  ASSERT_TRUE(good->SealImport({}).ok());
+  ASSERT_TRUE(good->SealImport({}, Soon()).ok());
   for (const std::string& bytes : {std::string("\xff\xff\xff\xff"), std::string(3, '\x01')}) {
     auto bad = env::UnixSocket::Connect(path_, env::Deadline::AfterMs(5000));
     ASSERT_TRUE(bad.ok());
@@ -242,17 +323,17 @@ TEST_F(UnixNodeTest, GarbageEndsOnlyItsOwnConnection) {
     auto frame = bad->ReceiveFrame(env::Deadline::AfterMs(20'000));
     EXPECT_FALSE(frame.ok() && frame->has_value());
   }
-  EXPECT_TRUE(good->SealImport({}).ok());
+  EXPECT_TRUE(good->SealImport({}, Soon()).ok());
 }
 
 TEST_F(UnixNodeTest, StopEndsIdleConnectionsAndWaitsForTheBusyOne) {
   auto server = MustStart();
   auto idle = MustConnect();
-  ASSERT_TRUE(idle->SealImport({}).ok());
+  ASSERT_TRUE(idle->SealImport({}, Soon()).ok());
   std::binary_semaphore gate(0);
   handler_.gate_ = &gate;
   auto busy = MustConnect();
-  std::thread caller([&] { (void)busy->SealImport({}); });
+  std::thread caller([&] { (void)busy->SealImport({}, Soon()); });
   handler_.entered_.acquire();
   // The lost reply makes the channel ask again, of nobody.
   std::thread stopper([&] { server->Stop(); });
@@ -275,8 +356,8 @@ TEST_F(UnixNodeTest, ManyThreadsOverOneChannelAndOverMany) {
         UnixNodeChannel& channel = i % 2 == 0 ? *own : *shared;
         const std::string name = "m" + std::to_string(t);
         const std::string content = std::to_string(i) + std::string(100 * t, 'x');
-        wrong += !channel.WriteMetadata({}, name, content).ok();
-        auto read = channel.ReadMetadata({}, name);
+        wrong += !channel.WriteMetadata({}, name, content, Soon()).ok();
+        auto read = channel.ReadMetadata({}, name, Soon());
         wrong += !read.ok() || *read != content;
       }
     });
