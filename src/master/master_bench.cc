@@ -11,12 +11,12 @@
 #include <string>
 
 #include "base/log.h"
+#include "codec/values.h"
 #include "env/clock.h"
 #include "env/file.h"
 #include "env/random.h"
 #include "master/master.h"
 #include "oplog/sqlite_log.h"
-#include "codec/values.h"
 #include "rpc/grpc_master.h"
 #include "rpc/grpc_master_server.h"
 
