@@ -53,7 +53,8 @@ Result<std::shared_ptr<rpc::NodeChannel>> NodeChannels::Get(const v1::NodeAddres
     }
   }
   // Outside the lock: a node that does not answer holds up nobody else.
-  MC_ASSIGN_OR_RETURN(std::shared_ptr<rpc::NodeChannel> channel, connector_->Connect(address, bounds));
+  MC_ASSIGN_OR_RETURN(std::shared_ptr<rpc::NodeChannel> channel,
+                      connector_->Connect(address, bounds));
   std::lock_guard lock(mutex_);
   by_node_id_[address.node_id()] = Entry{address.instance_id(), channel};
   return channel;

@@ -248,7 +248,8 @@ TEST_F(EmbeddedStoreTest, WithoutItsLogTheDataIsKeptAndSaidSo) {
     const Status status = OpenStore("file://" + store, {}).status();
     EXPECT_EQ(status.code(), Code::kCorrupt) << status.ToString();
     EXPECT_THAT(status.message(), HasSubstr(why));
-    EXPECT_THAT(status.message(), HasSubstr("holds 1 imports of cluster " + cluster_id.substr(0, 32)));
+    EXPECT_THAT(status.message(),
+                HasSubstr("holds 1 imports of cluster " + cluster_id.substr(0, 32)));
     EXPECT_TRUE(Snapshot(store) == before) << why;
   };
   ASSERT_TRUE(env::WriteFileDurably(log, "").ok());
@@ -341,8 +342,7 @@ TEST_F(EmbeddedStoreTest, WhoDiedWithTheStoreHoldsNothingAfterwards) {
   const int64_t begin_ms = env::SystemClock::Instance().MonotonicMs();
   const auto removed = store->client().Remove(identity_);
   EXPECT_TRUE(removed.ok()) << removed.status().ToString();
-  const auto published =
-      Publish(store->client(), TestIdentity(2), MakeLayout(TestIdentity(2), {}));
+  const auto published = Publish(store->client(), TestIdentity(2), MakeLayout(TestIdentity(2), {}));
   EXPECT_TRUE(published.ok()) << published.status().ToString();
   // Far from the TTLs of 10 s.
   EXPECT_LT(env::SystemClock::Instance().MonotonicMs() - begin_ms, 8'000);

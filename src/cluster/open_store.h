@@ -1,7 +1,8 @@
 // Opens a store by its URI and gives the client for it.
 //
-//   mooncake://host:port  a running cluster (gRPC to the Master, Unix sockets to nodes of this host)
-//   file:///folder        an embedded store: Master and node inside this process, durable in the
+//   mooncake://host:port  a running cluster (gRPC to the Master, Unix sockets to nodes of this
+//   host) file:///folder        an embedded store: Master and node inside this process, durable in
+//   the
 //                         folder, one process at a time
 #pragma once
 

@@ -1,8 +1,8 @@
-// Space of a disk that is taken while there is plenty, so that what must be written when the disk is
-// full can be: a file of no content that is removed then.
+// Space of a disk that is taken while there is plenty, so that what must be written when the disk
+// is full can be: a file of no content that is removed then.
 //
-// Owns the file. Another writer of the same disk may be quicker to take what is given back. Threads:
-// one thread at a time.
+// Owns the file. Another writer of the same disk may be quicker to take what is given back.
+// Threads: one thread at a time.
 #pragma once
 
 #include <cstdint>

@@ -50,7 +50,7 @@ inline SmallDisk OnSmallDisk(uint64_t bytes, const std::function<void(const std:
 
 // Writes until nothing more fits; the file that did it. Removing it makes room again.
 inline std::string FillDisk(const std::string& folder) {
-  const std::string path = folder + "/filler";
+  std::string path = folder + "/filler";
   std::ofstream file(path, std::ios::binary);
   const std::string page(4096, 'f');
   while (file.write(page.data(), static_cast<std::streamsize>(page.size())).flush()) {
@@ -61,7 +61,7 @@ inline std::string FillDisk(const std::string& folder) {
 }  // namespace mooncake::env
 
 #define MC_ON_SMALL_DISK(bytes, ...)                                                \
-  switch (::mooncake::env::OnSmallDisk(bytes, __VA_ARGS__)) {                         \
+  switch (::mooncake::env::OnSmallDisk(bytes, __VA_ARGS__)) {                       \
     case ::mooncake::env::SmallDisk::kCannotMount:                                  \
       GTEST_SKIP() << "needs a tmpfs of its own: no user namespaces, or no mounts"; \
     case ::mooncake::env::SmallDisk::kFailed:                                       \

@@ -26,9 +26,10 @@ std::string AboutNode(const v1::RegisterNodeRequest& request, std::string_view w
 Status Engine::CheckIsOurs(const v1::RegisterNodeRequest& request) const {
   if (!request.cluster_id().empty() && request.cluster_id() != cluster_id_) {
     return InvalidArgument(AboutNode(
-        request, fmt::format("has the folder of cluster {}, this is the Master of cluster {}: start "
-                             "it with that cluster's Master, or with a new folder",
-                             request.cluster_id(), cluster_id_)));
+        request,
+        fmt::format("has the folder of cluster {}, this is the Master of cluster {}: start "
+                    "it with that cluster's Master, or with a new folder",
+                    request.cluster_id(), cluster_id_)));
   }
   const std::string& node_id = request.address().node_id();
   const objects::Node* known = state_.objects.FindNode(node_id);
@@ -50,10 +51,10 @@ Status Engine::CheckIsOurs(const v1::RegisterNodeRequest& request) const {
 
 Status Engine::CheckIsNumbered(model::ImportId id) const {
   if (id < state_.weights.next_import_id()) return OkStatus();
-  return Corrupt(
-      fmt::format("import {} is held, and the log of cluster {} has numbered imports only up to {}: "
-                  "it is an older copy of the log, and nothing is dropped",
-                  id.value, cluster_id_, state_.weights.next_import_id().value - 1));
+  return Corrupt(fmt::format(
+      "import {} is held, and the log of cluster {} has numbered imports only up to {}: "
+      "it is an older copy of the log, and nothing is dropped",
+      id.value, cluster_id_, state_.weights.next_import_id().value - 1));
 }
 
 Status Engine::Run(const v1::RegisterNodeRequest& request, v1::RegisterNodeReply* reply,

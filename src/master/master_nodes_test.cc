@@ -234,11 +234,11 @@ TEST(Master, AnOlderCopyOfTheLogDropsNothing) {
     EXPECT_EQ(status.code(), Code::kCorrupt);
     EXPECT_THAT(status.message(), HasSubstr("node " + node.node_id() + ": import 2 is held"));
     EXPECT_THAT(status.message(), HasSubstr("has numbered imports only up to 1"));
-    EXPECT_EQ(CodeOf(world.api()
-                         .RegisterNode(Registration(node.node_id(), world.master().cluster_id(),
-                                                    {2}))
-                         .status()),
-              Code::kCorrupt);
+    EXPECT_EQ(
+        CodeOf(world.api()
+                   .RegisterNode(Registration(node.node_id(), world.master().cluster_id(), {2}))
+                   .status()),
+        Code::kCorrupt);
   }
   EXPECT_GT(refused, 0);
 }
@@ -288,11 +288,10 @@ TEST(Master, WhereTheLogHasLittleRoomOnlyNewImportsAreRefused) {
   const auto open = BookClient::Plan(BookClient::Identity(2), 1, 2, 100);
   ASSERT_EQ(CodeOf(world.api().BeginImport(client.Numbered(open)).status()), Code::kOk);
   world.log().FailSpace(Exhausted("the disk is full"));
-  EXPECT_EQ(rpc::StatusFromProto(
-                world.api()
-                    .BeginImport(client.Numbered(
-                        BookClient::Plan(BookClient::Identity(3), 1, 2, 100)))
-                    .status()),
+  EXPECT_EQ(rpc::StatusFromProto(world.api()
+                                     .BeginImport(client.Numbered(
+                                         BookClient::Plan(BookClient::Identity(3), 1, 2, 100)))
+                                     .status()),
             Exhausted("nothing new can be published: the disk is full"));
   // What was begun is finished, what is there is read and removed.
   EXPECT_TRUE(world.Publish(client, open).ok());
@@ -303,8 +302,7 @@ TEST(Master, WhereTheLogHasLittleRoomOnlyNewImportsAreRefused) {
   EXPECT_EQ(CodeOf(world.api().ReleaseLease(client.Numbered(release)).status()), Code::kOk);
   EXPECT_EQ(CodeOf(world.Remove(client, plan.identity()).status()), Code::kOk);
   world.log().FailSpace(OkStatus());
-  EXPECT_TRUE(
-      world.Publish(client, BookClient::Plan(BookClient::Identity(3), 1, 2, 100)).ok());
+  EXPECT_TRUE(world.Publish(client, BookClient::Plan(BookClient::Identity(3), 1, 2, 100)).ok());
 }
 
 TEST(Master, ALogThatCannotBeWrittenIsSaidSo) {
@@ -319,8 +317,7 @@ TEST(Master, ALogThatCannotBeWrittenIsSaidSo) {
   EXPECT_THAT(lost.message(), HasSubstr("the disk is full"));
   const Status refused = rpc::StatusFromProto(world.Get(plan.identity()).status());
   EXPECT_EQ(refused.code(), Code::kExhausted);
-  EXPECT_THAT(refused.message(),
-              HasSubstr("its log cannot be written: append of sequence"));
+  EXPECT_THAT(refused.message(), HasSubstr("its log cannot be written: append of sequence"));
   EXPECT_THAT(refused.message(), HasSubstr("the disk is full"));
   world.Pass(2'000);
   EXPECT_EQ(world.AvailabilityOf(plan.identity()), v1::AVAILABILITY_READY);

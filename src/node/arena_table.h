@@ -49,8 +49,8 @@ struct HeldArena {
   uint64_t bytes = 0;
 };
 
-// What arenas that are files leave of their disk, for the METADATA objects and the log that make them
-// a revision.
+// What arenas that are files leave of their disk, for the METADATA objects and the log that make
+// them a revision.
 inline constexpr uint64_t kKeptDiskBytes = uint64_t{32} << 20;
 
 class ArenaTable {

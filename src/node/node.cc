@@ -58,15 +58,14 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options, env::RandomSource&
   authority.instance_id = HexOf(random.RandomBytes(kIdBytes));
   if (options.durable_arenas) {
     // Without it the arenas are those of a new instance, which the Master takes as they are.
-    MC_ASSIGN_OR_RETURN(authority.instance_id, ReadOrMake(options.folder, kInstanceIdFile,
-                                                          authority.instance_id, false));
+    MC_ASSIGN_OR_RETURN(authority.instance_id,
+                        ReadOrMake(options.folder, kInstanceIdFile, authority.instance_id, false));
   }
   authority.key = random.RandomBytes(kGrantKeyBytes);
-  MC_ASSIGN_OR_RETURN(
-      std::unique_ptr<ArenaTable> arenas,
-      ArenaTable::Open(
-          options.durable_arenas ? options.folder + "/" + kArenasFolder : std::string(),
-          options.capacity_bytes));
+  MC_ASSIGN_OR_RETURN(std::unique_ptr<ArenaTable> arenas,
+                      ArenaTable::Open(options.durable_arenas ? options.folder + "/" + kArenasFolder
+                                                              : std::string(),
+                                       options.capacity_bytes));
   MC_ASSIGN_OR_RETURN(std::unique_ptr<MetadataStore> metadata,
                       MetadataStore::Open(options.folder + "/" + kMetadataFolder,
                                           options.folder + "/" + kQuarantineFolder));

@@ -1,9 +1,9 @@
 // A store node: the memory and METADATA objects it keeps for the Master, and who may touch them.
 //
 // Owns a folder (locked while it lives): node_id, cluster_id, metadata/, quarantine/, and, when its
-// arenas are durable, instance_id and arenas/ (docs/formats/node_folder.md). Never decides what exists: arenas
-// and objects come with a grant of the Master, and go only when the Master's answer to a report
-// says so. Knows no sockets.
+// arenas are durable, instance_id and arenas/ (docs/formats/node_folder.md). Never decides what
+// exists: arenas and objects come with a grant of the Master, and go only when the Master's answer
+// to a report says so. Knows no sockets.
 //
 // Invariants:
 //   - nothing is opened, read or written without a grant made for this instance (grant_check.h);
@@ -23,10 +23,10 @@
 #include "base/status.h"
 #include "env/folder_lock.h"
 #include "env/random.h"
+#include "mooncake/v1/types.pb.h"
 #include "node/arena_table.h"
 #include "node/grant_check.h"
 #include "node/metadata_store.h"
-#include "mooncake/v1/types.pb.h"
 
 namespace mooncake::node {
 

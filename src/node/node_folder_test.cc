@@ -70,8 +70,7 @@ TEST(NodeFolderTest, ADamagedIdIsCorruptAndNamesItsFile) {
 TEST(NodeFolderTest, DataWhoseNodeIdIsGoneIsNotTakenForAnotherNodes) {
   const env::TestFolder folder;
   ASSERT_TRUE(env::MakeFolders(folder / "metadata/7").ok());
-  const Status status =
-      Node::Open({.folder = folder.path(), .capacity_bytes = 1 << 20}).status();
+  const Status status = Node::Open({.folder = folder.path(), .capacity_bytes = 1 << 20}).status();
   EXPECT_EQ(status.code(), Code::kCorrupt);
   EXPECT_THAT(status.message(), HasSubstr(folder / "node_id is missing"));
   EXPECT_TRUE(

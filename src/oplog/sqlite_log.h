@@ -37,8 +37,8 @@ struct SqliteLogOptions {
 
 class SqliteLog final : public LogStore {
  public:
-  // Creates the file unless told otherwise. INVALID_ARGUMENT: a file of something else. UNSUPPORTED: a
-  // newer schema, or a file system without WAL. CORRUPT: see above.
+  // Creates the file unless told otherwise. INVALID_ARGUMENT: a file of something else.
+  // UNSUPPORTED: a newer schema, or a file system without WAL. CORRUPT: see above.
   static Result<std::unique_ptr<SqliteLog>> Open(const std::string& path,
                                                  SqliteLogOptions options = {});
   ~SqliteLog() override;

@@ -340,6 +340,10 @@ void BindTools(nb::module_& m) {
   m.def(
       "copy_bytes",
       [](uint64_t target, uint64_t source, uint64_t nbytes, int threads) {
+        if (threads < 1 || threads > client::kThreadsMax) {
+          Check(InvalidArgument("threads must be 1 to " + std::to_string(client::kThreadsMax) +
+                                ", got " + std::to_string(threads)));
+        }
         Check(WithoutGil([&] {
           transfer::CopyEngine engine({.threads = threads});
           transfer::StridedCopy copy;

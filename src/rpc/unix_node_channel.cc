@@ -19,8 +19,7 @@ Result<std::shared_ptr<UnixNodeChannel>> UnixNodeChannel::Connect(const std::str
   return channel;
 }
 
-Result<env::UniqueFd> UnixNodeChannel::OpenArena(const v1::Grant& grant,
-                                                 const CallBounds& bounds) {
+Result<env::UniqueFd> UnixNodeChannel::OpenArena(const v1::Grant& grant, const CallBounds& bounds) {
   v1::NodeRequest request;
   *request.mutable_open_arena()->mutable_grant() = grant;
   MC_ASSIGN_OR_RETURN(Answer answer, Call(&request, bounds));
@@ -67,7 +66,8 @@ Result<UnixNodeChannel::Turn> UnixNodeChannel::TakeTurn(const CallBounds& bounds
   // In short steps, so that a caller who gives up is heard.
   constexpr int64_t kStepMs = 20;
   do {
-    if (bounds.cancel.stop_requested()) return Cancelled("given up while waiting for earlier calls");
+    if (bounds.cancel.stop_requested())
+      return Cancelled("given up while waiting for earlier calls");
     const int64_t step_ms = std::min(bounds.deadline.RemainingMs(), kStepMs);
     if (turn.try_lock_for(std::chrono::milliseconds(step_ms))) return turn;
   } while (!bounds.deadline.Expired());
@@ -95,8 +95,7 @@ Result<UnixNodeChannel::Answer> UnixNodeChannel::Call(v1::NodeRequest* request,
       // Whatever is still on the stream belongs to nobody.
       connection_.reset();
     }
-    const bool again =
-        reused && status.code() == Code::kUnavailable && !bounds.deadline.Expired();
+    const bool again = reused && status.code() == Code::kUnavailable && !bounds.deadline.Expired();
     if (!again) return status.WithContext(context);
   }
 }
@@ -107,9 +106,7 @@ Status UnixNodeChannel::EnsureConnected(const CallBounds& bounds) {
   // Connecting waits only while the node's queue is full.
   MC_ASSIGN_OR_RETURN(env::UnixSocket socket,
                       env::UnixSocket::Connect(socket_path_, bounds.deadline));
-  auto connection = std::make_unique<Connection>(std::move(made), std::move(socket));
-  connection->socket.Watch(connection->interrupter);
-  connection_ = std::move(connection);
+  connection_ = std::make_unique<Connection>(std::move(made), std::move(socket));
   return OkStatus();
 }
 

@@ -147,7 +147,8 @@ TEST_F(UnixNodeTest, NoDescriptorIsLeaked) {
   const size_t before = env::OpenFdCount();
   {
     auto channel = MustConnect();
-    for (uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(channel->OpenArena(ArenaGrant(i, 4096), Soon()).ok());
+    for (uint64_t i = 0; i < 100; ++i)
+      ASSERT_TRUE(channel->OpenArena(ArenaGrant(i, 4096), Soon()).ok());
   }
   ASSERT_TRUE(WaitForConnections(*server, 0));
   // The next accept reaps the thread and the socket of the one before.
@@ -202,6 +203,7 @@ TEST_F(UnixNodeTest, NobodyThere) {
 TEST_F(UnixNodeTest, MoreClientsThanConnections) {
   auto server = MustStart({.max_connections = 2});
   std::vector<std::shared_ptr<UnixNodeChannel>> channels;
+  channels.reserve(5);
   for (int i = 0; i < 5; ++i) channels.push_back(MustConnect());
   for (int round = 0; round < 20; ++round) {
     for (const auto& channel : channels) {
@@ -347,6 +349,7 @@ TEST_F(UnixNodeTest, ManyThreadsOverOneChannelAndOverMany) {
   auto server = MustStart();
   auto shared = MustConnect();
   std::vector<std::thread> threads;
+  threads.reserve(8);
   std::atomic<int> wrong = 0;
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&, t] {
