@@ -14,12 +14,15 @@ import torch
 from models import LAYOUTS, load_and_check, publish, transformer
 from mooncake import _core
 from mooncake.local_cluster import LocalCluster
-from mooncake.reshard.adapters import StateDictAdapter, TensorInfo, layout_placement
+from mooncake.reshard.adapters import StateDictAdapter, TensorInfo, layout_placement, state_dict
 from mooncake.reshard.adapters.layout import ParallelLayout
 from mooncake.reshard.weight import WeightIdentity, WeightStore, bind_tensors
 from mooncake.reshard.weight.errors import (
+    WeightExhaustedError,
     WeightInvalidArgumentError,
+    WeightNotFoundError,
     WeightNotReadyError,
+    WeightOutcomeUnknownError,
     WeightUnavailableError,
 )
 from test_crashes import wait_until
@@ -40,10 +43,39 @@ def test_a_stopped_node_holds_nobody_up_for_longer_than_asked(tmp_path):
                 # The limit, a release and the wait for a slow machine: far from a minute.
                 assert time.monotonic() - begin < 20, error.value
                 assert "no byte of a target was written" in str(error.value)
+                begin = time.monotonic()
+                with pytest.raises((WeightUnavailableError, WeightExhaustedError)) as error:
+                    publish(store, model, LAYOUTS["tp1"], WeightIdentity("tests", "m", "r", 2))
+                assert time.monotonic() - begin < 20, error.value
             finally:
                 os.kill(cluster.nodes[0].pid, signal.SIGCONT)
             wait_until(lambda: store.weight_is_exist(identity))
             load_and_check(store, model, LAYOUTS["tp1"], identity)
+
+
+def test_a_stopped_master_holds_nobody_up_for_longer_than_asked(tmp_path):
+    identity = WeightIdentity("tests", "model", "r", 1)
+    model = transformer()
+    with LocalCluster(nodes=1, capacity="256MiB", folder=tmp_path, log_level="warning") as cluster:
+        store = WeightStore(cluster.target, retry_ms=1_000)
+        publish(store, model, LAYOUTS["tp1"], identity)
+        os.kill(cluster.master.pid, signal.SIGSTOP)
+        try:
+            begin = time.monotonic()
+            for call in (
+                lambda: store.weight_is_exist(identity),
+                lambda: load_and_check(store, model, LAYOUTS["tp1"], identity),
+                lambda: store.weight_remove(identity),
+                lambda: WeightStore(cluster.target, retry_ms=1_000),
+            ):
+                with pytest.raises((WeightUnavailableError, WeightOutcomeUnknownError)):
+                    call()
+            with store:
+                pass
+            # Five limits of a second each, and the wait for a slow machine.
+            assert time.monotonic() - begin < 30
+        finally:
+            os.kill(cluster.master.pid, signal.SIGCONT)
 
 
 def test_a_node_takes_no_other_clusters_folder(tmp_path):
@@ -194,3 +226,29 @@ def test_a_put_names_the_tensor_that_has_no_memory(store, identity):
                 with pytest.raises(WeightInvalidArgumentError, match=r"a\.weight: a tensor"):
                     writer.weight_put_tensor("a.weight", value)
             raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", ["模" * 85, "p" * 256, "..", "a/b %", "\U0001f9e9" * 64])
+def test_any_participant_name_within_the_limit_works(store, identity, name, monkeypatch):
+    monkeypatch.setattr(state_dict, "_participant", lambda rank: name)
+    state = {"w": torch.arange(12, dtype=torch.float32).reshape(3, 4)}
+    adapter = StateDictAdapter(identity)
+    with store.weight_put(state, adapter) as writer:
+        writer.weight_put_tensor("w", state["w"])
+    placement = adapter.placement(state)
+    target = {"w": torch.zeros(3, 4)}
+    store.weight_get(identity, placement, bind_tensors(placement, name, target))
+    assert torch.equal(target["w"], state["w"])
+
+
+@pytest.mark.parametrize("name", ["模" * 86, "p" * 257])
+def test_a_participant_name_over_the_limit_is_refused_before_anything(
+    store, identity, name, monkeypatch
+):
+    monkeypatch.setattr(state_dict, "_participant", lambda rank: name)
+    with pytest.raises(WeightInvalidArgumentError) as error:
+        store.weight_put({"w": torch.ones(3)}, StateDictAdapter(identity))
+    assert "participant_id" in str(error.value) and "256" in str(error.value)
+    assert str(len(name.encode())) in str(error.value)
+    with pytest.raises(WeightNotFoundError):
+        store.weight_get_metadata(identity)
