@@ -89,7 +89,7 @@ Result<LoadReport> Loader::Run(const model::WeightIdentity& identity,
   return std::move(report_);
 }
 
-Status Loader::Explain(Status status) const {
+Status Loader::Explain(const Status& status) const {
   return {
       status.code(),
       status.message() + (writing_ ? " (the targets are invalid: a part of their bytes may have "
@@ -100,9 +100,6 @@ Status Loader::Explain(Status status) const {
 Status Loader::Prepare(const model::WeightIdentity& identity,
                        const std::vector<LoadTarget>& targets) {
   Stopwatch watch;
-  if (options_.threads < 0) {
-    return InvalidArgument("threads must not be negative, got " + std::to_string(options_.threads));
-  }
   MC_ASSIGN_OR_RETURN(reader_, RevisionReader::Open(session_, identity, stop_.get_token()));
   report_.metadata = reader_->metadata();
   MC_ASSIGN_OR_RETURN(report_.manifest, reader_->ReadManifest());

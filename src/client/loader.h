@@ -35,6 +35,7 @@ namespace mooncake::client {
 
 class Loader {
  public:
+  // `options` are valid, and outlive it.
   Loader(std::shared_ptr<Session> session, const LoadOptions& options);
 
   Result<LoadReport> Run(const model::WeightIdentity& identity,
@@ -66,7 +67,7 @@ class Loader {
   void Cancel();
   Status CheckGoing();
   Status WithProgress(const std::function<Status()>& work);
-  Status Explain(Status status) const;
+  Status Explain(const Status& status) const;
 
   const std::shared_ptr<Session> session_;
   const LoadOptions& options_;

@@ -17,19 +17,26 @@
 namespace mooncake::client {
 namespace {
 
-constexpr int kThreadsMax = 8;
+constexpr int kDefaultThreadsMax = 8;
 constexpr int64_t kRemovePauseMsMin = 5;
 constexpr int64_t kRemovePauseMsMax = 100;
 
+Status CheckThreads(int threads) {
+  if (threads >= 0 && threads <= kThreadsMax) return OkStatus();
+  return InvalidArgument("threads must be 0 to " + std::to_string(kThreadsMax) + ", got " +
+                         std::to_string(threads));
+}
+
 StoreClientOptions Resolve(StoreClientOptions options) {
+  MC_CHECK(Validate(options).ok());
   if (options.client_id.empty()) {
     options.client_id = HexOf(env::SystemRandom::Instance().RandomBytes(16));
   }
   if (options.holder.empty()) options.holder = "pid " + std::to_string(::getpid());
   if (options.host_id.empty()) options.host_id = env::HostId();
-  if (options.threads <= 0) {
+  if (options.threads == 0) {
     options.threads =
-        std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kThreadsMax);
+        std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kDefaultThreadsMax);
   }
   return options;
 }
@@ -39,6 +46,15 @@ bool IsReadable(const model::RevisionMetadata& metadata) {
 }
 
 }  // namespace
+
+Status Validate(const StoreClientOptions& options) {
+  MC_RETURN_IF_ERROR(CheckThreads(options.threads));
+  if (options.retry_ms < 0 || options.retry_ms > kRetryMsMax) {
+    return InvalidArgument("retry_ms must be 0 to " + std::to_string(kRetryMsMax) + ", got " +
+                           std::to_string(options.retry_ms));
+  }
+  return OkStatus();
+}
 
 StoreClient::StoreClient(std::shared_ptr<rpc::MasterApi> master,
                          std::shared_ptr<rpc::NodeConnector> connector, StoreClientOptions options)
@@ -58,6 +74,7 @@ Result<std::unique_ptr<Importer>> StoreClient::BeginImport(const ImportRequest& 
 Result<LoadReport> StoreClient::Load(const model::WeightIdentity& identity,
                                      const std::vector<LoadTarget>& targets,
                                      const LoadOptions& options) {
+  MC_RETURN_IF_ERROR(CheckThreads(options.threads));
   return Loader(session_, options).Run(identity, targets);
 }
 

@@ -51,10 +51,17 @@ struct StoreClientOptions {
   uint64_t lease_ttl_ms = 10'000;   // how long a revision is protected for a dead reader
   // How long a Master or node that cannot be reached, or does not answer, is asked again.
   int64_t retry_ms = 15'000;
-  int threads = 0;  // for copies; 0: one per processor, at most 8
+  int threads = 0;  // for copies, at most kThreadsMax; 0: one per processor, at most 8
   std::optional<model::StoragePolicy> default_policy;
   StepObserver step_observer;
 };
+
+// Most threads that a client, or one load, copies with.
+inline constexpr int kThreadsMax = 1024;
+inline constexpr int64_t kRetryMsMax = 1'000'000'000'000'000;
+
+// INVALID_ARGUMENT with the field and its value.
+Status Validate(const StoreClientOptions& options);
 
 // How to wait, and how to stop waiting.
 struct WaitOptions {
@@ -146,7 +153,7 @@ struct LoadProgress {
 
 struct LoadOptions {
   bool verify = true;  // check every touched digest block before its bytes are handed over
-  int threads = 0;     // 0: the client's
+  int threads = 0;     // 0: the client's; at most kThreadsMax
   std::stop_token cancel;
   std::function<bool(const LoadProgress&)> progress;  // about every 100 ms; false cancels
 };
@@ -199,6 +206,7 @@ struct RemoveOptions {
 
 class StoreClient {
  public:
+  // `options` are valid.
   StoreClient(std::shared_ptr<rpc::MasterApi> master, std::shared_ptr<rpc::NodeConnector> connector,
               StoreClientOptions options = {});
   ~StoreClient();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/url_encode.h"
+#include "client/session.h"
 #include "cluster/cluster_json.h"
 #include "cluster/embedded_store.h"
 #include "rpc/grpc_master.h"
@@ -17,6 +18,8 @@ namespace {
 
 constexpr std::string_view kClusterScheme = "mooncake://";
 constexpr std::string_view kFolderScheme = "file://";
+// One call of the Master; the client repeats it while its retry_ms last.
+constexpr int64_t kCallTimeoutMaxMs = 5'000;
 constexpr int64_t kConnectTimeoutMaxMs = 2'000;
 
 class RemoteStore final : public OpenedStore {
@@ -54,13 +57,15 @@ Status CheckAddress(std::string_view uri, std::string_view address) {
 Result<std::unique_ptr<OpenedStore>> OpenRemoteStore(const std::string& address,
                                                      const client::StoreClientOptions& options) {
   rpc::GrpcMasterOptions rpc_options;
-  rpc_options.total_timeout_ms = static_cast<int>(std::max<int64_t>(options.retry_ms, 1));
+  rpc_options.total_timeout_ms =
+      static_cast<int>(std::clamp<int64_t>(options.retry_ms, 1, kCallTimeoutMaxMs));
   rpc_options.connect_timeout_ms =
       static_cast<int>(std::clamp<int64_t>(options.retry_ms, 1, kConnectTimeoutMaxMs));
   auto master = std::make_shared<rpc::GrpcMaster>(address, rpc_options);
   // A wrong address is told here and not at the first publish.
-  const v1::GetClusterReply reply = master->GetCluster({});
-  const Status answered = rpc::StatusFromProto(reply.status());
+  const Status answered = client::Repeat({options.retry_ms, {}}, [&master] {
+    return rpc::StatusFromProto(master->GetCluster({}).status());
+  });
   if (!answered.ok()) return answered.WithContext("Store Master " + address);
   return std::unique_ptr<OpenedStore>(std::make_unique<RemoteStore>(std::move(master), options));
 }
@@ -69,6 +74,7 @@ Result<std::unique_ptr<OpenedStore>> OpenRemoteStore(const std::string& address,
 
 Result<std::unique_ptr<OpenedStore>> OpenStore(std::string_view uri, const OpenOptions& options) {
   if (uri.empty()) return BadUri(uri, "it is empty; mooncake://host:port or file:///folder");
+  MC_RETURN_IF_ERROR(client::Validate(options.client));
   if (uri.starts_with(kClusterScheme)) {
     const std::string_view address = uri.substr(kClusterScheme.size());
     MC_RETURN_IF_ERROR(CheckAddress(uri, address));

@@ -50,7 +50,7 @@ inline SmallDisk OnSmallDisk(uint64_t bytes, const std::function<void(const std:
 
 // Writes until nothing more fits; the file that did it. Removing it makes room again.
 inline std::string FillDisk(const std::string& folder) {
-  const std::string path = folder + "/filler";
+  std::string path = folder + "/filler";
   std::ofstream file(path, std::ios::binary);
   const std::string page(4096, 'f');
   while (file.write(page.data(), static_cast<std::streamsize>(page.size())).flush()) {

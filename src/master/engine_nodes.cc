@@ -43,7 +43,7 @@ Status Engine::CheckIsOurs(const v1::RegisterNodeRequest& request) const {
     if (marked || same_files || ours.contains(model::ImportId(id))) continue;
     return Corrupt(AboutNode(
         request, fmt::format("holds import {}, which the log of cluster {} does not place there: "
-                             "its folder may be another cluster's",
+                             "its folder may be another cluster's (if not, remove that import)",
                              id, cluster_id_)));
   }
   return OkStatus();

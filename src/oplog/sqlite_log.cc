@@ -317,10 +317,12 @@ Result<std::optional<std::string>> SqliteLog::ReadMeta(std::string_view key) {
 Status SqliteLog::WriteMeta(std::string_view key, std::string_view value) {
   if (options_.read_only) return InvalidArgument(fmt::format("{}: opened read-only", path_));
   MC_RETURN_IF_ERROR(EnsureOpen());
-  const Status status = Upsert(key, value);
-  if (status.ok()) return status;
-  MC_RETURN_IF_ERROR(MakeRoom(status));
-  return Upsert(key, value);
+  Status status = Upsert(key, value);
+  if (!status.ok()) {
+    MC_RETURN_IF_ERROR(MakeRoom(status));
+    status = Upsert(key, value);
+  }
+  return status;
 }
 
 Status SqliteLog::Upsert(std::string_view key, std::string_view value) {

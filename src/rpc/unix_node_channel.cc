@@ -106,9 +106,7 @@ Status UnixNodeChannel::EnsureConnected(const CallBounds& bounds) {
   // Connecting waits only while the node's queue is full.
   MC_ASSIGN_OR_RETURN(env::UnixSocket socket,
                       env::UnixSocket::Connect(socket_path_, bounds.deadline));
-  auto connection = std::make_unique<Connection>(std::move(made), std::move(socket));
-  connection->socket.Watch(connection->interrupter);
-  connection_ = std::move(connection);
+  connection_ = std::make_unique<Connection>(std::move(made), std::move(socket));
   return OkStatus();
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -40,6 +41,10 @@ class UnixNodeChannel final : public NodeChannel {
   };
   // Interrupted for good when a call of it is given up.
   struct Connection {
+    Connection(env::Interrupter made, env::UnixSocket connected)
+        : interrupter(std::move(made)), socket(std::move(connected)) {
+      socket.Watch(interrupter);
+    }
     env::Interrupter interrupter;
     env::UnixSocket socket;
   };

@@ -14,7 +14,8 @@
 namespace mooncake::rpc {
 namespace {
 
-// How long a client that may not ask has to ask, and be told so.
+// How long a new client has to ask, and one that may not ask to be told so.
+constexpr int kFirstRequestMs = 5000;
 constexpr int kRefusalMs = 1000;
 // Out of descriptors: the connection stays queued and poll(2) would say "ready" at once.
 constexpr int kBackOffMs = 50;
@@ -85,7 +86,6 @@ void UnixNodeServer::Begin(env::UnixSocket socket) {
   room_.wait(lock, [this] { return stopping_ || MakeRoom(); });
   if (stopping_) return;
   Connection& connection = connections_.emplace_back(std::move(socket));
-  connection.idle_since_ms = env::SystemClock::Instance().MonotonicMs();
   connection.thread = std::thread([this, &connection] { Serve(&connection); });
 }
 
@@ -123,7 +123,11 @@ void UnixNodeServer::Serve(Connection* connection) {
   const Status admitted = known.ok() ? Admit(*known) : known.status();
   const env::PeerCredentials peer = known.ok() ? *known : env::PeerCredentials{};
   Status why;
-  while (ServeOne(connection, peer, admitted, &why)) SetBusy(connection, false);
+  int wait_ms = admitted.ok() ? kFirstRequestMs : kRefusalMs;
+  while (ServeOne(connection, peer, admitted, wait_ms, &why)) {
+    SetBusy(connection, false);
+    wait_ms = options_.idle_timeout_ms;
+  }
   if (!why.ok() && why.code() != Code::kCancelled) {
     Log().info("node: connection of pid {} on {} ends: {}", peer.pid, path(), why.ToString());
   }
@@ -137,13 +141,11 @@ void UnixNodeServer::Serve(Connection* connection) {
 }
 
 bool UnixNodeServer::ServeOne(Connection* connection, const env::PeerCredentials& peer,
-                              const Status& admitted, Status* why) {
+                              const Status& admitted, int wait_ms, Status* why) {
   env::UnixSocket& socket = connection->socket;
-  const Status asked = socket.WaitReadable(
-      env::Deadline::AfterMs(admitted.ok() ? options_.idle_timeout_ms : kRefusalMs));
   // A client that was idle for so long hears it when it has a request: its connection is gone.
-  if (!asked.ok()) return false;
-  SetBusy(connection, true);
+  if (!socket.WaitReadable(env::Deadline::AfterMs(wait_ms)).ok()) return false;
+  if (!SetBusy(connection, true)) return false;
   Result<std::optional<env::Frame>> frame =
       socket.ReceiveFrame(env::Deadline::AfterMs(options_.receive_timeout_ms));
   if (frame.ok() && !frame->has_value()) return false;  // the peer is done
@@ -151,13 +153,15 @@ bool UnixNodeServer::ServeOne(Connection* connection, const env::PeerCredentials
   return why->ok() && admitted.ok();
 }
 
-void UnixNodeServer::SetBusy(Connection* connection, bool busy) {
+bool UnixNodeServer::SetBusy(Connection* connection, bool busy) {
   {
     std::lock_guard lock(mutex_);
+    if (connection->closing) return false;
     connection->busy = busy;
     connection->idle_since_ms = env::SystemClock::Instance().MonotonicMs();
   }
   if (!busy) room_.notify_all();
+  return true;
 }
 
 Status UnixNodeServer::Admit(const env::PeerCredentials& peer) const {

@@ -62,7 +62,7 @@ class UnixNodeServer {
     env::UnixSocket socket;
     std::thread thread;
     // Under mutex_.
-    bool busy = false;
+    bool busy = true;       // has a request, or is new: nobody connects without one
     bool closing = false;   // counts no more
     bool finished = false;  // its thread is about to end
     int64_t idle_since_ms = 0;
@@ -78,10 +78,12 @@ class UnixNodeServer {
   // Under mutex_: whether another connection may be served now; closes an idle one for it.
   bool MakeRoom();
   void Serve(Connection* connection);
-  // Serves one request. False: the connection ends, `why` says why unless the peer closed it.
+  // Serves one request that comes within `wait_ms`. False: the connection ends, `why` says why
+  // unless the peer closed it.
   bool ServeOne(Connection* connection, const env::PeerCredentials& peer, const Status& admitted,
-                Status* why);
-  void SetBusy(Connection* connection, bool busy);
+                int wait_ms, Status* why);
+  // False: it was closed meanwhile, to make room.
+  bool SetBusy(Connection* connection, bool busy);
   // Why this peer gets no answer but this one.
   Status Admit(const env::PeerCredentials& peer) const;
   Status Answer(env::UnixSocket& socket, const env::PeerCredentials& peer, const Status& admitted,

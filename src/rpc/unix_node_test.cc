@@ -203,6 +203,7 @@ TEST_F(UnixNodeTest, NobodyThere) {
 TEST_F(UnixNodeTest, MoreClientsThanConnections) {
   auto server = MustStart({.max_connections = 2});
   std::vector<std::shared_ptr<UnixNodeChannel>> channels;
+  channels.reserve(5);
   for (int i = 0; i < 5; ++i) channels.push_back(MustConnect());
   for (int round = 0; round < 20; ++round) {
     for (const auto& channel : channels) {
@@ -348,6 +349,7 @@ TEST_F(UnixNodeTest, ManyThreadsOverOneChannelAndOverMany) {
   auto server = MustStart();
   auto shared = MustConnect();
   std::vector<std::thread> threads;
+  threads.reserve(8);
   std::atomic<int> wrong = 0;
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&, t] {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -43,6 +44,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     for module in (weights, status, plan, inspect):
         module.add_commands(commands)
     _repeat_everywhere(commands)
+    for stream in (sys.stdout, sys.stderr):
+        # A name that the locale cannot spell is shown escaped.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     arguments = parser.parse_args(argv)
     if getattr(arguments, "needs_store", False) and not arguments.store:
         parser.error("which store? give --store URI or set MOONCAKE_STORE")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,8 @@ def _snapshot(arguments: argparse.Namespace) -> int:
 def _manifest(arguments: argparse.Namespace) -> int:
     manifest = manifest_of(arguments, arguments.source)
     if arguments.raw:
-        print(manifest.to_json())
+        # Canonical bytes, whatever the locale.
+        sys.stdout.buffer.write(manifest.to_json().encode() + b"\n")
         return 0
     if arguments.json:
         print_json(json.loads(manifest.to_json()))

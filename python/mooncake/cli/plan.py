@@ -16,7 +16,7 @@ from ..reshard.weight import (
     weight_placement_from_json,
 )
 from .tables import bytes_text, print_json, print_table
-from .weights import is_manifest_file, manifest_of
+from .weights import is_manifest_file, manifest_of, read_file
 
 __all__ = ["add_commands"]
 
@@ -39,13 +39,13 @@ def add_commands(commands: Any) -> None:
 def _source(arguments: argparse.Namespace) -> Union[WeightManifest, WeightPlacementManifest]:
     path = Path(arguments.source)
     if path.is_file() and not is_manifest_file(path):
-        return weight_placement_from_json(path.read_text(encoding="utf-8"))
+        return read_file(path, weight_placement_from_json)
     return manifest_of(arguments, arguments.source)
 
 
 def _explain(arguments: argparse.Namespace) -> int:
     source = _source(arguments)
-    target = weight_placement_from_json(arguments.target.read_text(encoding="utf-8"))
+    target = read_file(arguments.target, weight_placement_from_json)
     if isinstance(source, WeightManifest):
         if arguments.participant is not None:
             raise ValueError("--participant needs a placement as the source")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Any
@@ -42,8 +43,13 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Dataclasses as objects, enums as their values."""
-    print(json.dumps(_plain(value), indent=1, ensure_ascii=False))
+    """Dataclasses as objects, enums as their values; escaped where the locale has no letter."""
+    text = json.dumps(_plain(value), indent=1, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(_plain(value), indent=1)
+    print(text)
 
 
 def _plain(value: Any) -> Any:

@@ -6,8 +6,9 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mooncake import _core
 
@@ -18,7 +19,9 @@ from ..reshard.weight.management import WeightAvailability, WeightIdentity, Weig
 from ..reshard.weight.store import WeightStore
 from .tables import bytes_text, print_json, print_table
 
-__all__ = ["add_commands", "read_manifest"]
+__all__ = ["add_commands", "read_file", "read_manifest"]
+
+_Parsed = TypeVar("_Parsed")
 
 
 def add_commands(commands: Any) -> None:
@@ -251,11 +254,19 @@ def read_manifest(store: str, identity: WeightIdentity) -> WeightManifest:
             client.close()
 
 
+def read_file(path: Path, parse: Callable[[str], _Parsed]) -> _Parsed:
+    """What `parse` makes of a UTF-8 text file; ValueError names the file."""
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
 def manifest_of(arguments: argparse.Namespace, source: str) -> WeightManifest:
     """`source` is a JSON file of a manifest, or an identity in the store."""
     path = Path(source)
     if path.is_file():
-        return WeightManifest.from_json(path.read_text(encoding="utf-8"))
+        return read_file(path, WeightManifest.from_json)
     if not arguments.store:
         raise ValueError(f"{source} is no file, and no --store is given to look it up in")
     return read_manifest(arguments.store, WeightIdentity.parse(source))
@@ -263,4 +274,5 @@ def manifest_of(arguments: argparse.Namespace, source: str) -> WeightManifest:
 
 def is_manifest_file(path: Path) -> bool:
     """A stored manifest rather than a placement, by its keys."""
-    return "manifest_key" in json.loads(path.read_text(encoding="utf-8"))
+    document = read_file(path, json.loads)
+    return isinstance(document, dict) and "manifest_key" in document

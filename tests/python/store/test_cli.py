@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -14,9 +15,10 @@ from mooncake.reshard.weight import WeightIdentity, WeightStore, weight_placemen
 from safetensors.torch import load_file, save_file
 
 
-def mooncake(*arguments, status=0):
+def mooncake(*arguments, status=0, **environment):
     done = subprocess.run(
         [sys.executable, "-m", "mooncake.cli", *map(str, arguments)],
+        env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -111,3 +113,40 @@ def test_status(target, identity):
     assert "alive" in mooncake("--store", target, "status")
     status = json.loads(mooncake("--store", target, "--json", "status"))
     assert all(node["capacity_bytes"] > 0 and node["alive"] for node in status["nodes"])
+
+
+def test_a_file_of_something_else_is_named(tmp_path, identity):
+    good = tmp_path / "good.json"
+    placement = layout_placement(transformer().tensors, LAYOUTS["tp2-pp2"], identity)
+    good.write_text(weight_placement_to_json(placement))
+    contents = (b"not json", b"\xff\xfe\x00", b"", b"[1, 2]", b"5", b'{"manifest_key": 1}', b"{}")
+    for number, content in enumerate(contents):
+        bad = tmp_path / f"bad{number}.json"
+        bad.write_bytes(content)
+        for arguments in (
+            ("plan", "explain", bad, good),
+            ("plan", "explain", good, bad),
+            ("inspect", "manifest", bad),
+        ):
+            said = mooncake(*arguments, status=1)
+            assert said.startswith(f"mooncake: {bad}: "), said
+            assert "Traceback" not in said
+
+
+def test_a_locale_without_the_names_letters_shows_them_escaped(tmp_path, model_file):
+    target = f"file://{tmp_path / 'store'}"
+    identity = WeightIdentity("tests", "mod\u00e8le", "r", 1)
+    ascii_only = {"PYTHONIOENCODING": "ascii"}
+    assert "mod\\xe8le/r/1 READY" in mooncake(
+        "--store", target, "weights", "put", model_file, identity, **ascii_only
+    )
+    assert "mod\\xe8le" in mooncake("--store", target, "weights", "list", **ascii_only)
+    listed = json.loads(mooncake("--store", target, "--json", "weights", "list", **ascii_only))
+    assert listed[0]["identity"]["resource_id"] == "mod\u00e8le"
+    absent = tmp_path / "\u6a21\u578b"
+    assert "\\u6a21" in mooncake(
+        "--store", target, "weights", "put", absent, identity, status=1, **ascii_only
+    )
+    # What other programs read is the same bytes everywhere.
+    raw = ("--store", target, "inspect", "manifest", identity, "--raw")
+    assert mooncake(*raw, **ascii_only) == mooncake(*raw)

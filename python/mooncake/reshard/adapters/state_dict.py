@@ -23,7 +23,7 @@ from ..weight import (
     WeightPlacementManifest,
 )
 from ..weight.management import WeightIdentity
-from ..weight.memory import dtype_name
+from ..weight.memory import check_torch_memory, dtype_name
 
 __all__ = ["StateDictAdapter"]
 
@@ -50,8 +50,9 @@ class StateDictAdapter:
     Every rank of the job calls it with its own state dict of the same names. Plain tensors count
     as replicated on every rank. Two names of one memory (tied embeddings) become an alias group.
     What the base contract has no form for is refused with the tensor's name and the reason:
-    scalars, empty tensors, non-contiguous tensors, empty shards, and tensors that two mesh
-    dimensions shard.
+    what is no torch tensor in plain host memory (sparse, quantized and nested tensors, views with a
+    pending conjugate), scalars, empty tensors, non-contiguous tensors, empty shards, and tensors
+    that two mesh dimensions shard.
     """
 
     def __init__(self, identity: WeightIdentity) -> None:
@@ -74,6 +75,8 @@ class StateDictAdapter:
         return self._made[1]
 
     def _build(self, snapshot: Mapping[str, Any]) -> WeightPlacementManifest:
+        for name, value in snapshot.items():
+            _refuse_what_is_no_plain_tensor(name, value)
         mesh = _mesh_of(snapshot)
         ranks = {
             ParallelRank(dp=d, tp=t): mesh.ranks[d][t]
@@ -231,6 +234,19 @@ def _descriptor(name: str, value: Any, dim: Optional[int], mesh: _Mesh) -> Tenso
         layout_fingerprint="row-major-v1",
         parallel_axes=axes,
     )
+
+
+def _refuse_what_is_no_plain_tensor(name: Any, value: Any) -> None:
+    if not isinstance(name, str):
+        raise ValueError(f"the names of a state dict must be strings, got {name!r}")
+    local = _local(value)
+    if not (hasattr(local, "data_ptr") and hasattr(local, "element_size")):
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        raise ValueError(f"{name} must be a torch tensor, got {kind}")
+    try:
+        check_torch_memory(local)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def _refuse_what_has_no_form(name: str, value: Any) -> None:

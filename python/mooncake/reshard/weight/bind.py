@@ -52,7 +52,10 @@ def bind_tensors(
                     "map each placement_fragment_id to its tensor"
                 )
         used.add(key)
-        memory = memory_of(tensors[key], writable=True)
+        try:
+            memory = memory_of(tensors[key], writable=True)
+        except ValueError as error:
+            raise ValueError(f"{key}: {error}") from None
         check_fragment_memory(fragment, descriptors[fragment.tensor_id], memory)
         bound.append(_bound(participant_id, fragment, memory))
     unknown = sorted(set(tensors) - used)

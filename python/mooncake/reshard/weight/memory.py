@@ -69,13 +69,24 @@ def memory_of(tensor: Any, *, writable: bool = False) -> TensorMemory:
     return _numpy_memory(numpy.asarray(view), writable)
 
 
-def _torch_memory(tensor: Any) -> TensorMemory:
-    device = str(tensor.device)
+def check_torch_memory(tensor: Any) -> None:
+    """ValueError unless the bytes in the torch tensor's memory are its values."""
+    if str(tensor.layout) != "torch.strided" or getattr(tensor, "is_nested", False):
+        kind = "torch.nested" if getattr(tensor, "is_nested", False) else tensor.layout
+        raise ValueError(f"a tensor of layout {kind} has no plain memory: make it dense")
+    if getattr(tensor, "is_quantized", False):
+        raise ValueError(
+            f"a quantized tensor ({tensor.dtype}) has values that its memory alone does not say: "
+            "pass int_repr() and the scales"
+        )
     if tensor.device.type != "cpu":
-        raise ValueError(f"a tensor must be in host memory, got device {device}")
+        raise ValueError(f"a tensor must be in host memory, got device {tensor.device}")
     if tensor.is_conj() or tensor.is_neg():
-        # The bytes in memory are not the tensor's values.
         raise ValueError("a tensor with a pending conjugate or negation has no plain memory")
+
+
+def _torch_memory(tensor: Any) -> TensorMemory:
+    check_torch_memory(tensor)
     itemsize = tensor.element_size()
     return TensorMemory(
         address=tensor.data_ptr(),

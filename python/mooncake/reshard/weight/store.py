@@ -18,6 +18,15 @@ from typing import Any, Optional
 from mooncake import _core
 
 from .adapter import WeightAdapter
+from .arguments import (
+    MS_MAX,
+    UINT64_MAX,
+    check_callback,
+    check_kind,
+    check_threads,
+    check_whole,
+    timeout_seconds,
+)
 from .bind import check_fragment_memory
 from .errors import WeightInvalidArgumentError, WeightStoreError, error_for
 from .management import (
@@ -42,8 +51,6 @@ logger = logging.getLogger("mooncake.weight")
 
 ProgressCallback = Callable[[WeightProgress], Any]
 
-
-_THREADS_MAX = 1024
 
 # What this process has open: a forked child has to keep its hands off it.
 _open_cores: weakref.WeakSet[WeightStore | WeightWriter] = weakref.WeakSet()
@@ -80,11 +87,6 @@ def _leave_cores_to_the_parent() -> None:
 
 
 os.register_at_fork(after_in_child=_leave_cores_to_the_parent)
-
-
-def _check_threads(threads: int) -> None:
-    if type(threads) is not int or not 0 <= threads <= _THREADS_MAX:
-        raise WeightInvalidArgumentError(f"threads must be 0 .. {_THREADS_MAX}, got {threads!r}")
 
 
 class store_errors:
@@ -148,7 +150,8 @@ class WeightStore:
     used by `weight_put` when it gets none; without either, the cluster's default holds. `threads`
     is how many threads copy (0: one per processor, at most 8). `capacity_bytes` limits an embedded
     store (0: its default). The TTLs, in milliseconds, say how long a dead process's lease or
-    unfinished publish survives it.
+    unfinished publish survives it; `retry_ms` for how long a Master or node that cannot be reached,
+    or does not answer, is asked again.
 
     Use it as a context manager, or let it be collected, to release what it holds. Methods may be
     called from any thread. Errors are `WeightStoreError`s; arguments of a wrong kind are
@@ -166,7 +169,12 @@ class WeightStore:
         retry_ms: int = 15_000,
         capacity_bytes: int = 0,
     ) -> None:
-        _check_threads(threads)
+        check_kind("target", target, str)
+        check_threads(threads)
+        check_whole("lease_ttl_ms", lease_ttl_ms, 1, MS_MAX)
+        check_whole("import_ttl_ms", import_ttl_ms, 1, MS_MAX)
+        check_whole("retry_ms", retry_ms, 0, MS_MAX)
+        check_whole("capacity_bytes", capacity_bytes, 0, UINT64_MAX)
         with store_errors():
             self._core = _core.StoreClient(
                 target,
@@ -212,6 +220,8 @@ class WeightStore:
         STALE_GENERATION (it was removed), POLICY_UNSATISFIABLE. Publishing the same content again
         is recognised and changes nothing.
         """
+        timeout = timeout_seconds(timeout)
+        check_callback("progress", progress)
         identity = adapter.identity(snapshot)
         identity_fields(identity)
         identity = replace(identity, tenant_id=tenant_id)
@@ -255,7 +265,9 @@ class WeightStore:
         if isinstance(target_bindings, WeightRuntimeBindingManifest):
             target_bindings = (target_bindings,)
         bindings = tuple(target_bindings)
-        _check_threads(threads)
+        check_threads(threads)
+        check_kind("verify", verify, bool)
+        check_callback("progress", progress)
         if not isinstance(target_placement, WeightPlacementManifest):
             raise WeightInvalidArgumentError(
                 "target_placement must be a WeightPlacementManifest, "
@@ -326,9 +338,15 @@ class WeightStore:
         Without `availability`: READY and DEGRADED ones. `page_size` is 1 .. 1000; pass the page's
         `next_page_token` to get the next.
         """
-        if type(page_size) is not int or not 1 <= page_size <= 1000:
-            raise WeightInvalidArgumentError(f"page_size must be 1 .. 1000, got {page_size!r}")
-        states = [WeightAvailability(state).value for state in availability]
+        check_whole("page_size", page_size, 1, 1000)
+        fields = {"namespace": namespace or "", "resource_id": resource_id or ""}
+        fields |= {"tenant_id": tenant_id, "page_token": page_token}
+        for field, value in fields.items():
+            check_kind(field, value, str)
+        try:
+            states = [WeightAvailability(state).value for state in availability]
+        except ValueError as error:
+            raise WeightInvalidArgumentError(f"availability: {error}") from None
         with store_errors():
             revisions, token = self._core.list(
                 tenant_id, namespace or "", resource_id or "", states, page_size, page_token
@@ -351,9 +369,12 @@ class WeightStore:
         BUSY while a reader holds a lease; STALE_GENERATION when `expected_metadata_generation` is
         not the revision's. The identity cannot be published again.
         """
+        if expected_metadata_generation is not None:
+            check_whole("expected_metadata_generation", expected_metadata_generation, 0, UINT64_MAX)
+        seconds = timeout_seconds(timeout)
         with store_errors():
             return _metadata(
-                self._core.remove(identity_fields(identity), expected_metadata_generation, timeout)
+                self._core.remove(identity_fields(identity), expected_metadata_generation, seconds)
             )
 
 
@@ -501,7 +522,9 @@ class WeightWriter:
             if whole:
                 check_fragment_memory(_whole(descriptor), descriptor, memory)
         except ValueError as error:
-            raise WeightInvalidArgumentError(str(error)) from None
+            text = str(error)
+            named = text if tensor_id in text else f"{tensor_id}: {text}"
+            raise WeightInvalidArgumentError(named) from None
         for participant, fragment in pairs:
             if fragment.placement_fragment_id not in self._wanted:
                 continue
