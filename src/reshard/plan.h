@@ -85,6 +85,8 @@ class LogicalPlan {
   geometry::Box source_box(size_t operation) const;
   geometry::Box target_box(size_t operation) const;
   geometry::Box overlap(size_t operation) const;
+  // Bytes of one element (one item of a packed tensor).
+  uint64_t itemsize(size_t operation) const;
   // Canonical form, relative to the starts of the two fragments.
   geometry::StridedRegion region(size_t operation) const;
 

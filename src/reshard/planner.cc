@@ -33,7 +33,7 @@ struct Target {
   std::vector<uint32_t> used_parts() const {
     std::vector<uint32_t> used;
     for (uint32_t p = 0; p < placement->parts.size(); ++p) {
-      if (part ? p == *part : !placement->parts[p].fragments.empty()) used.push_back(p);
+      if (part ? p == *part : manifest::HoldsElements(placement->parts[p])) used.push_back(p);
     }
     return used;
   }
@@ -91,14 +91,25 @@ std::string JoinIds(std::span<const TensorDescriptor* const> tensors) {
   return joined;
 }
 
+// What the target leaves out on purpose, the source has.
+Status CheckOmitted(const SourceIndex& source, const manifest::Placement& target) {
+  std::string unknown;
+  for (const std::string& id : target.omitted_tensors) {
+    if (!source.table().Find(id)) unknown += (unknown.empty() ? "" : ", ") + id;
+  }
+  if (unknown.empty()) return OkStatus();
+  return InvalidArgument("target manifests omit unknown tensors: " + unknown);
+}
+
 // Checks the tensor sets and returns, for each target tensor, its position among the source's.
 Result<std::vector<uint32_t>> MatchTensors(const SourceIndex& source, const Target& target) {
   const TensorList& wanted = *target.tensors;
   const TensorList& offered = *source.tensors();
-  if (target.part && target.fragments.empty()) {
+  if (target.part && !manifest::HoldsElements(target.placement->parts[*target.part])) {
     return InvalidArgument("local target manifest has no fragments: " +
                            target.placement->parts[*target.part].participant_id);
   }
+  MC_RETURN_IF_ERROR(CheckOmitted(source, *target.placement));
   std::vector<uint32_t> positions(wanted.size());
   const auto same_id = [](const auto* a, const auto* b) { return a->tensor_id == b->tensor_id; };
   if (std::equal(wanted.begin(), wanted.end(), offered.begin(), offered.end(), same_id)) {
@@ -110,6 +121,10 @@ Result<std::vector<uint32_t>> MatchTensors(const SourceIndex& source, const Targ
     std::set_difference(offered.begin(), offered.end(), wanted.begin(), wanted.end(),
                         std::back_inserter(missing),
                         [](const auto* a, const auto* b) { return a->tensor_id < b->tensor_id; });
+    std::erase_if(missing, [&target](const TensorDescriptor* tensor) {
+      const std::vector<std::string>& omitted = target.placement->omitted_tensors;
+      return std::binary_search(omitted.begin(), omitted.end(), tensor->tensor_id);
+    });
     if (!missing.empty()) {
       return InvalidArgument("target manifests are missing tensors: " + JoinIds(missing));
     }
@@ -160,7 +175,18 @@ Status CheckCompatible(const TensorDescriptor& source, const TensorDescriptor& t
   if (source.expert_id != target.expert_id) {
     return mismatch("expert_id", number(source.expert_id), number(target.expert_id));
   }
-  return OkStatus();
+  if (source.extension == target.extension) return OkStatus();
+  // What the bytes mean must agree; ownership and padding are how a side holds them.
+  static const manifest::TensorExtension kNone;
+  const manifest::TensorExtension& a = source.extension ? *source.extension : kNone;
+  const manifest::TensorExtension& b = target.extension ? *target.extension : kNone;
+  const char* differs = a.sections != b.sections           ? "sections"
+                        : a.block_scales != b.block_scales ? "block_scales"
+                        : a.packing != b.packing           ? "packing"
+                                                           : nullptr;
+  if (differs == nullptr) return OkStatus();
+  return InvalidArgument("tensor descriptor mismatch: " + target.tensor_id + ": " + differs +
+                         " of source and target differ");
 }
 
 // The source boxes that a target box needs, in the order of their operations.
@@ -251,7 +277,7 @@ class Planner {
     const bool can_plan = this->can_plan();
     for (uint32_t tensor = 0; tensor < target_.tensors->size(); ++tensor) {
       groups_.Load(*(*target_.tensors)[tensor], target_.fragments, by_tensor_, tensor,
-                   /*prove_tiling=*/!target_.part);
+                   /*prove_tiling=*/!target_.part && !(*target_.tensors)[tensor]->is_owned());
       if (!target_.part) MC_RETURN_IF_ERROR(CheckTargetCovered(tensor, dps));
       if (can_plan && !faulty_) faulty_ = !PlanTensor(tensor);
     }
@@ -262,7 +288,7 @@ class Planner {
   std::vector<int64_t> TargetDps() const {
     std::vector<int64_t> dps;
     for (const manifest::PlacementPart& part : target_.placement->parts) {
-      if (!part.fragments.empty()) dps.push_back(part.rank.dp);
+      if (manifest::HoldsElements(part)) dps.push_back(part.rank.dp);
     }
     std::sort(dps.begin(), dps.end());
     dps.erase(std::unique(dps.begin(), dps.end()), dps.end());
@@ -273,6 +299,10 @@ class Planner {
   Status CheckTargetCovered(uint32_t tensor, const std::vector<int64_t>& dps) const {
     const TensorDescriptor& descriptor = *(*target_.tensors)[tensor];
     const std::vector<FragmentGroups::Group>& groups = groups_.groups();
+    // The placement proved an owned tensor; an empty one has nothing to cover.
+    if (descriptor.is_owned() || geometry::VolumeOf(descriptor.global_shape) == 0) {
+      return OkStatus();
+    }
     if (IsDpOwned(descriptor)) {
       for (const FragmentGroups::Group& group : groups) {
         if (group.tiles) continue;
@@ -350,6 +380,7 @@ class Planner {
       const TensorDescriptor& descriptor = *(*target_.tensors)[tensor_of_[f]];
       MC_RETURN_IF_ERROR(CheckCompatible(*(*source_->tensors())[source_tensor], descriptor));
       const PlacementFragment& fragment = target_.fragments[f];
+      if (fragment.is_empty()) continue;
       const ReplicaSelection& selection = source_->SelectionFor(source_tensor, fragment.rank.dp);
       if (!finder_.Find(source_->tiling(selection),
                         geometry::UncheckedBox(fragment.global_offset, fragment.local_shape),
