@@ -15,6 +15,7 @@
 #include "manifest/field_checks.h"
 #include "manifest/lookup.h"
 #include "manifest/tiling.h"
+#include "manifest/validate.h"
 
 namespace mooncake::manifest {
 

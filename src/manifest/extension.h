@@ -16,9 +16,6 @@ namespace mooncake::manifest {
 
 inline constexpr int64_t kExtendedForm = 1;  // the version written into documents
 
-// A fragment that only the extended form can say.
-bool IsExtended(const PlacementFragment& fragment);
-
 // Checks `tensor.extension`, which is set, and brings it to canonical order. The tensor's other
 // fields have been checked.
 Status NormalizeExtension(TensorDescriptor& tensor);

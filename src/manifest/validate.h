@@ -57,6 +57,9 @@ enum class FragmentForm : uint8_t {
   kExtended,  // of a tensor with an extension: extents of 0 and a slot are allowed
 };
 
+// A fragment that only the extended form can say.
+bool IsExtended(const PlacementFragment& fragment);
+
 // Sorts aliases. The id is `placement_fragment_id` verbatim when given, else derived.
 // fields.placement_fragment_id is not read.
 Result<PlacementFragment> MakePlacementFragment(

@@ -321,8 +321,15 @@ bool SamePlan(const reshard::LogicalPlan& a, const reshard::LogicalPlan& b) {
   const auto same = [](auto x, auto y) {
     return std::equal(x.begin(), x.end(), y.begin(), y.end());
   };
-  if (a.limits() != b.limits() || a.local_target_part() != b.local_target_part() ||
-      !same(a.operations(), b.operations()) || !same(a.source_executors(), b.source_executors()) ||
+  // A plan of a whole target of one part is the local plan of that part, with other positions.
+  const auto same_operation = [&](const auto& x, const auto& y) {
+    return x.source == y.source && a.target_fragments()[x.target].placement_fragment_id ==
+                                       b.target_fragments()[y.target].placement_fragment_id;
+  };
+  if (a.limits() != b.limits() || a.target_tensors().size() != b.target_tensors().size() ||
+      !std::equal(a.operations().begin(), a.operations().end(), b.operations().begin(),
+                  b.operations().end(), same_operation) ||
+      !same(a.source_executors(), b.source_executors()) ||
       !same(a.target_executors(), b.target_executors()) ||
       !SameValue(a.source_placement(), b.source_placement()) ||
       !SameValue(a.source_manifest(), b.source_manifest()) ||

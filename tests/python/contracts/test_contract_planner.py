@@ -215,6 +215,14 @@ def test_equal_plans():
     assert plan_placement_transfer(SOURCE, TARGET, planning_limits=wider) != again
 
 
+def test_plans_to_one_participant_are_equal_whoever_made_them():
+    single = single_placement()
+    plan = plan_placement_transfer(mini_placement(), single)
+    assert dataclasses.replace(plan) == plan == pickle.loads(pickle.dumps(plan))
+    local = plan_placement_transfer_to_local_target(mini_placement(), single)
+    assert local == plan and hash(local) == hash(plan)
+
+
 def test_operations_are_made_on_access():
     plan = plan_placement_transfer(SOURCE, TARGET)
     assert type(plan.operations) is LazyTuple

@@ -15,7 +15,8 @@ _DTYPE_NAMES = {"bool_": "bool"}
 class TensorMemory:
     """A tensor's memory. Bytes: `itemsize`, `strides_bytes`, `nbytes`; elements: `shape`.
 
-    `owner` keeps the memory alive; `device` is "cpu" for host memory.
+    `owner` keeps the memory alive; `device` is "cpu" for host memory. `storage` is the allocation
+    (address, bytes) that the tensor is a view of, as far as its library tells.
     """
 
     address: int
@@ -26,6 +27,7 @@ class TensorMemory:
     nbytes: int
     device: str
     owner: Any
+    storage: tuple[int, int]
 
     @property
     def contiguous(self) -> bool:
@@ -77,6 +79,7 @@ def _torch_memory(tensor: Any) -> TensorMemory:
         # The bytes in memory are not the tensor's values.
         raise ValueError("a tensor with a pending conjugate or negation has no plain memory")
     itemsize = tensor.element_size()
+    storage = tensor.untyped_storage()
     return TensorMemory(
         address=tensor.data_ptr(),
         shape=tuple(tensor.shape),
@@ -86,6 +89,7 @@ def _torch_memory(tensor: Any) -> TensorMemory:
         nbytes=tensor.numel() * itemsize,
         device="cpu",
         owner=tensor,
+        storage=(storage.data_ptr(), storage.nbytes()),
     )
 
 
@@ -104,7 +108,18 @@ def _numpy_memory(array: Any, writable: bool) -> TensorMemory:
         nbytes=array.size * itemsize,
         device="cpu",
         owner=array,
+        storage=_numpy_storage(array),
     )
+
+
+def _numpy_storage(array: Any) -> tuple[int, int]:
+    whole = array
+    while hasattr(whole.base, "__array_interface__"):
+        whole = whole.base
+    span = whole.itemsize + sum(
+        (extent - 1) * stride for extent, stride in zip(whole.shape, whole.strides, strict=True)
+    )
+    return whole.__array_interface__["data"][0], max(span, whole.nbytes)
 
 
 def _dlpack_memory(tensor: Any, writable: bool) -> TensorMemory:
