@@ -95,8 +95,7 @@ class WorkBuilder {
     const reshard::LogicalPlan& plan = bound->plan();
     for (uint32_t op = 0; op < bound->size(); ++op) {
       ObjectWork* object = objects[bound->object_of(op)];
-      const uint64_t bytes =
-          static_cast<uint64_t>(plan.overlap(op).volume()) * plan.itemsize(op);
+      const uint64_t bytes = static_cast<uint64_t>(plan.overlap(op).volume()) * plan.itemsize(op);
       if (aliased[plan.operations()[op].target]) {
         object->compares.push_back({plan_index, op});
         continue;

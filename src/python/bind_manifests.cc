@@ -198,7 +198,7 @@ void BindPlacementMakers(nb::module_& m) {
         AnyArg("topology"), AnyArg("tensors"), AnyArg("fragments"), AnyArg("placement_id"));
   m.def(
       "placement_from_json",
-      [](nb::str json) {
+      [](const nb::str& json) {
         const std::string_view text = Utf8(json);
         return PlacementHandle{
             ValueOrThrow(WithoutGil([text] { return manifest::PlacementFromJson(text); }))};
@@ -342,7 +342,7 @@ void BindStoredManifest(nb::module_& m) {
   m.def("make_stored_manifest", &MakeStoredManifest, AnyArg("value"));
   m.def(
       "stored_manifest_from_json",
-      [](nb::str json) {
+      [](const nb::str& json) {
         const std::string_view text = Utf8(json);
         return StoredManifestHandle{
             ValueOrThrow(WithoutGil([text] { return manifest::StoredManifestFromJson(text); }))};
@@ -376,7 +376,7 @@ RuntimeBindingHandle MakeRuntimeBinding(nb::handle self) {
 }
 
 void BindRuntimeBinding(nb::module_& m) {
-  nb::class_<RuntimeBindingHandle>(m, "RuntimeBinding");
+  const nb::class_<RuntimeBindingHandle> binding(m, "RuntimeBinding");
   m.def("make_runtime_binding", &MakeRuntimeBinding, AnyArg("value"));
   m.def(
       "validate_runtime_binding",
@@ -387,7 +387,7 @@ void BindRuntimeBinding(nb::module_& m) {
       AnyArg("placement"), AnyArg("binding"));
   m.def(
       "validate_runtime_bindings",
-      [](nb::handle placement, nb::tuple bindings) {
+      [](nb::handle placement, const nb::tuple& bindings) {
         std::vector<manifest::RuntimeBindingPtr> values;
         for (nb::handle binding : bindings) values.push_back(RuntimeBindingOf(binding));
         ThrowIfError(manifest::ValidateRuntimeBindings(*PlacementOf(placement), values));

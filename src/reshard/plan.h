@@ -90,6 +90,9 @@ class LogicalPlan {
   // Canonical form, relative to the starts of the two fragments.
   geometry::StridedRegion region(size_t operation) const;
 
+  // Every operation copies all that its two fragments share (as the planner's do).
+  bool copies_whole_overlaps() const { return overlaps_.empty(); }
+
   uint64_t total_bytes() const { return total_bytes_; }
   uint64_t total_segments() const { return total_segments_; }  // saturates
 

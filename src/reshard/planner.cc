@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "geometry/cover.h"
 #include "manifest/lookup.h"
+#include "reshard/compatibility.h"
 #include "reshard/fragment_groups.h"
 #include "reshard/plan_assembler.h"
 #include "reshard/source_index.h"
@@ -62,24 +63,6 @@ Result<Target> LocalTarget(const manifest::PlacementPtr& placement,
   return Target{placement, static_cast<uint32_t>(part - placement->parts.data()),
                 std::make_shared<const TensorList>(PlacementTensors(part->tensors)),
                 part->fragments};
-}
-
-Status CheckIdentity(const SourceIndex& source, const manifest::Placement& target) {
-  const auto differ = [](const char* field, const std::string& a, const std::string& b) {
-    return InvalidArgument(std::string("source and target ") + field + " differ: " + a + " and " +
-                           b);
-  };
-  if (source.resource_id() != target.resource_id) {
-    return differ("resource_id", source.resource_id(), target.resource_id);
-  }
-  if (source.revision() != target.revision) {
-    return differ("revision", source.revision(), target.revision);
-  }
-  if (source.weight_generation() != target.weight_generation) {
-    return differ("weight_generation", std::to_string(source.weight_generation()),
-                  std::to_string(target.weight_generation));
-  }
-  return OkStatus();
 }
 
 std::string JoinIds(std::span<const TensorDescriptor* const> tensors) {
@@ -144,51 +127,6 @@ Result<std::vector<uint32_t>> MatchTensors(const SourceIndex& source, const Targ
   return positions;
 }
 
-// What must agree for bytes to be interchangeable; how the two sides are cut may differ.
-Status CheckCompatible(const TensorDescriptor& source, const TensorDescriptor& target) {
-  if (source.layout_fingerprint != target.layout_fingerprint) {
-    return InvalidArgument("layout mismatch for tensor " + target.tensor_id + ": source " +
-                           source.layout_fingerprint + ", target " + target.layout_fingerprint);
-  }
-  const auto mismatch = [&](const char* field, const std::string& a, const std::string& b) {
-    return InvalidArgument("tensor descriptor mismatch: " + target.tensor_id + ": " + field +
-                           " is " + a + " in the source, " + b + " in the target");
-  };
-  const auto number = [](const std::optional<int64_t>& value) {
-    return value ? std::to_string(*value) : std::string("none");
-  };
-  const auto shape = [](const manifest::Extents& extents) {
-    std::string text = "(";
-    for (int64_t extent : extents) text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
-    return text + ")";
-  };
-  if (source.global_shape != target.global_shape) {
-    return mismatch("global_shape", shape(source.global_shape), shape(target.global_shape));
-  }
-  if (source.dtype != target.dtype) return mismatch("dtype", source.dtype, target.dtype);
-  if (source.itemsize != target.itemsize) {
-    return mismatch("itemsize", std::to_string(source.itemsize), std::to_string(target.itemsize));
-  }
-  if (source.layer_id != target.layer_id) {
-    return mismatch("layer_id", number(source.layer_id), number(target.layer_id));
-  }
-  if (source.expert_id != target.expert_id) {
-    return mismatch("expert_id", number(source.expert_id), number(target.expert_id));
-  }
-  if (source.extension == target.extension) return OkStatus();
-  // What the bytes mean must agree; ownership and padding are how a side holds them.
-  static const manifest::TensorExtension kNone;
-  const manifest::TensorExtension& a = source.extension ? *source.extension : kNone;
-  const manifest::TensorExtension& b = target.extension ? *target.extension : kNone;
-  const char* differs = a.sections != b.sections           ? "sections"
-                        : a.block_scales != b.block_scales ? "block_scales"
-                        : a.packing != b.packing           ? "packing"
-                                                           : nullptr;
-  if (differs == nullptr) return OkStatus();
-  return InvalidArgument("tensor descriptor mismatch: " + target.tensor_id + ": " + differs +
-                         " of source and target differ");
-}
-
 // The source boxes that a target box needs, in the order of their operations.
 struct Piece {
   uint32_t position = 0;  // in the tiling
@@ -249,7 +187,8 @@ class Planner {
         finder_(*source_) {}
 
   Result<LogicalPlanPtr> Run() {
-    MC_RETURN_IF_ERROR(CheckIdentity(*source_, *target_.placement));
+    MC_RETURN_IF_ERROR(CheckSameRevision(source_->resource_id(), source_->revision(),
+                                         source_->weight_generation(), *target_.placement));
     MC_ASSIGN_OR_RETURN(source_tensor_, MatchTensors(*source_, target_));
     MC_RETURN_IF_ERROR(ValidateTensorRanks(*target_.tensors));
     GroupFragments();

@@ -1,4 +1,4 @@
-"""The extended forms from Python: values, JSON, refusals, helpers, and the page that describes them."""
+"""The extended forms from Python: values, JSON, refusals, helpers, and the page about them."""
 
 import dataclasses
 import hashlib
@@ -52,9 +52,7 @@ def extended(tensor_id="w", shape=(4, 2), **forms):
 def held(offset, shape, tp=0, tensor_id="w", **changes):
     base = fragment(offset, [max(1, e) for e in shape], ParallelRank(tp=tp), tensor_id)
     empty = {"local_shape": shape, "nbytes": 0} if 0 in shape else {}
-    return ExtendedFragment(
-        **(vars(base) | {"placement_fragment_id": None} | empty | changes)
-    )
+    return ExtendedFragment(**(vars(base) | {"placement_fragment_id": None} | empty | changes))
 
 
 TILING = (OwnedBox((0, 0), (2, 2), ("w0", "w1")), OwnedBox((2, 0), (2, 2), ("w1",)))

@@ -118,7 +118,7 @@ class ExtendedTensor(TensorDescriptor):
 
 @dataclass(frozen=True)
 class ExtendedFragment(PlacementFragment):
-    """A fragment of an ExtendedTensor: it may be empty, and may name its slot of a grouped buffer."""
+    """A fragment of an ExtendedTensor: may be empty, may name its slot of a grouped buffer."""
 
     slot: Optional[int] = None
 
@@ -195,9 +195,7 @@ def own_boxes(
 
 
 def _overlap(a: Box, b: Box) -> bool:
-    return all(
-        pa < pb + eb and pb < pa + ea for pa, ea, pb, eb in zip(*a, *b, strict=True)
-    )
+    return all(pa < pb + eb and pb < pa + ea for pa, ea, pb, eb in zip(*a, *b, strict=True))
 
 
 def _cut(whole: Box, boxes: set[Box]) -> list[Box]:
