@@ -31,7 +31,9 @@ class TensorMemory:
 
     @property
     def contiguous(self) -> bool:
-        """Dense and row-major (strides of extent-1 dimensions do not matter)."""
+        """Dense and row-major (strides of extent-1 dimensions do not matter, nor any of none)."""
+        if self.nbytes == 0:
+            return True
         expected = self.itemsize
         for extent, stride in zip(reversed(self.shape), reversed(self.strides_bytes), strict=True):
             if extent != 1 and stride != expected:
