@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import pickle
 import re
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy
 import pytest
 from contract_samples import fragment, placement, refused, single_placement, tensor
+from mooncake.reshard.adapters.state_dict import MeshShard, shard_box
 from mooncake.reshard.weight import (
     ParallelRank,
     PlacementFragment,
@@ -310,3 +312,19 @@ def test_geometry_digest_forgets_the_generation():
     assert one.geometry_digest == two.geometry_digest and one.digest != two.digest
     assert one.geometry_digest != single_placement().geometry_digest
     assert isinstance(one, WeightPlacementManifest)
+
+
+def test_shard_boxes_fill_the_tensor_whatever_cuts_it():
+    kinds = [None, *(MeshShard(dim, strided) for dim in (0, 1) for strided in (False, True))]
+    for shape, mesh in [((7, 5), (2, 3)), ((3, 4), (4, 2)), ((5, 1), (3, 2))]:
+        for shards in itertools.product(kinds, repeat=2):
+            counts = numpy.zeros(shape, int)
+            for coordinate in itertools.product(*map(range, mesh)):
+                offset, extents = shard_box(shape, mesh, shards, coordinate)
+                counts[tuple(slice(o, o + e) for o, e in zip(offset, extents, strict=True))] += 1
+            copies = [size for size, shard in zip(mesh, shards, strict=True) if shard is None]
+            assert (counts == numpy.prod(copies, initial=1)).all(), (shape, mesh, shards)
+    # FSDP2 over tp: rank (dp, tp) holds a chunk of tp's chunk.
+    strided = (MeshShard(0, strided=True), MeshShard(0))
+    assert shard_box((8,), (2, 2), strided, (1, 0)) == ((2,), (2,))
+    assert shard_box((8,), (2, 2), (MeshShard(0), MeshShard(0)), (1, 0)) == ((4,), (2,))
