@@ -17,6 +17,7 @@ Result<transfer::StridedSource> MakeStridedSource(const manifest::PlacementFragm
     return InvalidArgument(Name(fragment) + ": expected " + std::to_string(fragment.nbytes) +
                            " bytes, got " + std::to_string(source.nbytes));
   }
+  if (fragment.is_empty()) return transfer::StridedSource();  // a fact; nothing is read
   if (source.address == nullptr) return InvalidArgument(Name(fragment) + " has no address");
   transfer::StridedSource made;
   made.data = static_cast<const std::byte*>(source.address);

@@ -72,6 +72,14 @@ TEST(FragmentSourceTest, StridedViewsArePackedInRowMajorOrder) {
   }
 }
 
+TEST(FragmentSourceTest, EmptyFragmentsHaveNothingToRead) {
+  const auto empty = Fragment({0, 4}, 2);
+  const auto source = MakeStridedSource(empty, {nullptr, 0, {8, 2}});
+  ASSERT_TRUE(source.ok()) << source.status().ToString();
+  EXPECT_EQ(source->inner_bytes, 0u);
+  EXPECT_EQ(MakeStridedSource(empty, {nullptr, 2, {}}).status().code(), Code::kInvalidArgument);
+}
+
 TEST(FragmentSourceTest, WhatIsRefused) {
   const auto fragment = Fragment({4, 8}, 2);
   int16_t data[64] = {};

@@ -34,7 +34,7 @@ Status CheckDisjoint(const std::vector<LoadTarget>& targets) {
   std::vector<Range> ranges;
   for (uint32_t target = 0; target < targets.size(); ++target) {
     for (const manifest::RuntimeBindingFragment& fragment : targets[target].binding->fragments) {
-      ranges.push_back({fragment.address, fragment.nbytes, target, &fragment});
+      ranges.push_back({fragment.address, manifest::SpanBytes(fragment), target, &fragment});
     }
   }
   std::sort(ranges.begin(), ranges.end(),
@@ -95,8 +95,7 @@ class WorkBuilder {
     const reshard::LogicalPlan& plan = bound->plan();
     for (uint32_t op = 0; op < bound->size(); ++op) {
       ObjectWork* object = objects[bound->object_of(op)];
-      const uint64_t bytes =
-          static_cast<uint64_t>(plan.overlap(op).volume()) * ItemsizeOf(plan.target_fragment(op));
+      const uint64_t bytes = static_cast<uint64_t>(plan.overlap(op).volume()) * plan.itemsize(op);
       if (aliased[plan.operations()[op].target]) {
         object->compares.push_back({plan_index, op});
         continue;
@@ -121,12 +120,6 @@ class WorkBuilder {
   }
 
  private:
-  static uint64_t ItemsizeOf(const manifest::PlacementFragment& fragment) {
-    uint64_t elements = 1;
-    for (const int64_t extent : fragment.local_shape) elements *= static_cast<uint64_t>(extent);
-    return fragment.nbytes / elements;
-  }
-
   LoadWork* const work_;
   std::map<std::string_view, ObjectWork> by_name_;
   std::set<std::string_view> tensors_;
@@ -145,7 +138,7 @@ Result<LoadWork> PlanLoad(PlanCache& plans, const manifest::StoredManifestPtr& m
   for (const LoadTarget& target : targets) {
     const manifest::PlacementPart* part =
         manifest::FindPart(*target.placement, target.binding->participant_id);
-    if (part->fragments.empty()) continue;  // this rank holds nothing
+    if (!manifest::HoldsElements(*part)) continue;  // this rank holds nothing
     MC_ASSIGN_OR_RETURN(const PlanCache::Planned planned,
                         plans.Plan(manifest, target.placement, target.binding->participant_id));
     work.plan_reused = work.plan_reused && planned.reused;

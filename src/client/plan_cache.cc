@@ -1,5 +1,7 @@
 #include "client/plan_cache.h"
 
+#include "reshard/plan_reuse.h"
+
 namespace mooncake::client {
 
 manifest::StoredManifestPtr PlanCache::FindManifest(const std::string& sha256) {
@@ -26,6 +28,22 @@ Result<PlanCache::Planned> PlanCache::Plan(const manifest::StoredManifestPtr& so
     }
   }
   // Planning holds no lock: two loads that plan the same at once make two equal plans.
+  const std::string geometry =
+      reshard::GeometryDigestOf({nullptr, source}, *target, participant_id);
+  reshard::LogicalPlanPtr alike;
+  {
+    std::lock_guard lock(mutex_);
+    if (const reshard::LogicalPlanPtr* found = by_geometry_.Find(geometry)) alike = *found;
+  }
+  if (alike != nullptr) {
+    // Another generation cut the same way; ReusePlan compares the geometries again.
+    Result<reshard::LogicalPlanPtr> plan = reshard::ReusePlan(*alike, {nullptr, source}, target);
+    if (plan.ok()) {
+      std::lock_guard lock(mutex_);
+      plans_.Add(key, *plan);
+      return Planned{*std::move(plan), true};
+    }
+  }
   if (index == nullptr) index = reshard::IndexStored(source);
   MC_ASSIGN_OR_RETURN(reshard::LogicalPlanPtr plan,
                       reshard::PlanFromIndexToLocalTarget(index, target, participant_id,
@@ -33,6 +51,7 @@ Result<PlanCache::Planned> PlanCache::Plan(const manifest::StoredManifestPtr& so
   std::lock_guard lock(mutex_);
   indexes_.Add(source->manifest_digest, std::move(index));
   plans_.Add(key, plan);
+  by_geometry_.Add(geometry, plan);
   return Planned{std::move(plan), false};
 }
 

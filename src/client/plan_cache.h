@@ -48,7 +48,8 @@ class PlanCache {
   manifest::StoredManifestPtr FindManifest(const std::string& sha256);
   void AddManifest(const std::string& sha256, manifest::StoredManifestPtr manifest);
 
-  // The plan that fills `participant_id` of `target` from `source`, made now if it is not here.
+  // The plan that fills `participant_id` of `target` from `source`: from here, from one of another
+  // generation that was cut the same way, or made now.
   struct Planned {
     reshard::LogicalPlanPtr plan;
     bool reused = false;
@@ -61,6 +62,7 @@ class PlanCache {
   RecentValues<manifest::StoredManifestPtr> manifests_{4};
   RecentValues<reshard::SourceIndexPtr> indexes_{4};
   RecentValues<reshard::LogicalPlanPtr> plans_{32};
+  RecentValues<reshard::LogicalPlanPtr> by_geometry_{32};  // by geometry digest
 };
 
 }  // namespace mooncake::client

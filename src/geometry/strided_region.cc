@@ -57,7 +57,8 @@ StridedRegion CanonicalRegion(const Box& source, const Box& target, const Box& o
   const int rank = overlap.rank();
   uint64_t source_stride = itemsize;
   uint64_t target_stride = itemsize;
-  region.inner_bytes = static_cast<uint64_t>(overlap.extent(rank - 1)) * itemsize;
+  region.inner_bytes =
+      rank == 0 ? itemsize : static_cast<uint64_t>(overlap.extent(rank - 1)) * itemsize;
   bool folding = true;
   for (int d = rank - 1; d >= 0; --d) {
     region.source_base_offset +=
@@ -82,13 +83,44 @@ StridedRegion CanonicalRegion(const Box& source, const Box& target, const Box& o
   return region;
 }
 
+StridedRegion RegionToView(const Box& source, const Box& target, const Box& overlap,
+                           uint64_t itemsize, std::span<const int64_t> target_strides) {
+  StridedRegion region;
+  const int rank = overlap.rank();
+  uint64_t source_stride = itemsize;
+  region.inner_bytes = itemsize;
+  bool folding = true;
+  for (int d = rank - 1; d >= 0; --d) {
+    const auto target_stride = static_cast<uint64_t>(target_strides[d]);
+    const auto extent = static_cast<uint64_t>(overlap.extent(d));
+    region.source_base_offset +=
+        static_cast<uint64_t>(overlap.begin(d) - source.begin(d)) * source_stride;
+    region.target_base_offset +=
+        static_cast<uint64_t>(overlap.begin(d) - target.begin(d)) * target_stride;
+    // The last dimension always folds where the view is dense in it, whatever its extent.
+    folding = folding && ((extent == 1 && d == rank - 1) || (source_stride == region.inner_bytes &&
+                                                             target_stride == region.inner_bytes));
+    if (folding) {
+      region.inner_bytes *= extent;
+    } else {
+      region.loops = std::max(region.loops, d + 1);
+      region.counts[d] = extent;
+      region.source_strides[d] = source_stride;
+      region.target_strides[d] = target_stride;
+    }
+    source_stride *= static_cast<uint64_t>(source.extent(d));
+  }
+  return region;
+}
+
 RegionSummary SummarizeRegion(const Box& source, const Box& target, const Box& overlap,
                               uint64_t itemsize) {
   RegionSummary summary;
   const int rank = overlap.rank();
   uint64_t source_stride = itemsize;
   uint64_t target_stride = itemsize;
-  uint64_t inner_bytes = static_cast<uint64_t>(overlap.extent(rank - 1)) * itemsize;
+  uint64_t inner_bytes =
+      rank == 0 ? itemsize : static_cast<uint64_t>(overlap.extent(rank - 1)) * itemsize;
   bool folding = true;
   for (int d = rank - 1; d >= 0; --d) {
     summary.target_base_offset +=

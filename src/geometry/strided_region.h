@@ -15,6 +15,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -43,10 +44,16 @@ struct StridedRegion {
 };
 
 // The region that copies `overlap` from the dense row-major buffer of `source` to that of `target`.
-// `overlap` lies in both boxes, all have the same rank, and the byte sizes of both boxes fit in 64
-// bits (a fragment's nbytes proves it).
+// `overlap` lies in both boxes, all have the same rank (0 too: one element), and the byte sizes of
+// both boxes fit in 64 bits (a fragment's nbytes proves it).
 StridedRegion CanonicalRegion(const Box& source, const Box& target, const Box& overlap,
                               uint64_t itemsize);
+
+// The region that copies `overlap` from the dense row-major buffer of `source` to a view of
+// `target` whose elements lie `target_strides` bytes apart, one a dimension. Canonical where the
+// view is dense.
+StridedRegion RegionToView(const Box& source, const Box& target, const Box& overlap,
+                           uint64_t itemsize, std::span<const int64_t> target_strides);
 
 // The number of runs of CanonicalRegion(source, target, overlap, ...), and where it begins in the
 // target: what planning needs of each region.

@@ -16,15 +16,19 @@ namespace mooncake::manifest {
 
 namespace {
 
-// The binding's fragments are exactly the part's; both are sorted by id.
+// The binding's fragments are exactly the part's that hold elements; both are sorted by id.
 Status CheckSameFragments(const PlacementPart& part, const RuntimeBinding& binding) {
   for (const RuntimeBindingFragment& runtime : binding.fragments) {
-    if (FindFragment(part.fragments, runtime.placement_fragment_id) != nullptr) continue;
+    const PlacementFragment* known = FindFragment(part.fragments, runtime.placement_fragment_id);
+    if (known != nullptr && !known->is_empty()) continue;
     return InvalidArgument("unknown placement fragment in runtime binding: " +
                            runtime.placement_fragment_id);
   }
-  for (size_t i = 0; i < part.fragments.size(); ++i) {
-    const std::string& id = part.fragments[i].placement_fragment_id;
+  size_t next = 0;
+  for (const PlacementFragment& fragment : part.fragments) {
+    if (fragment.is_empty()) continue;
+    const std::string& id = fragment.placement_fragment_id;
+    const size_t i = next++;
     if (i < binding.fragments.size() && binding.fragments[i].placement_fragment_id == id) continue;
     return InvalidArgument("missing placement fragment in runtime binding: " + id);
   }
@@ -49,6 +53,7 @@ Status CheckView(const TensorDescriptor& tensor, const PlacementFragment& fragme
         "runtime binding itemsize does not match placement: {}: expected {} of {}, got {}", id,
         tensor.itemsize, fragment.tensor_id, runtime.itemsize));
   }
+  if (runtime.strided) return OkStatus();
   MC_ASSIGN_OR_RETURN(const Extents canonical,
                       CanonicalStridesBytes(runtime.local_shape, runtime.itemsize));
   if (runtime.strides_bytes != canonical) {
@@ -63,10 +68,11 @@ Status CheckView(const TensorDescriptor& tensor, const PlacementFragment& fragme
 // The views of a binding whose fragments are exactly its part's.
 void AppendViews(const PlacementPart& part, const RuntimeBinding& binding,
                  std::vector<BoundView>& views) {
-  for (size_t i = 0; i < part.fragments.size(); ++i) {
-    const PlacementFragment& fragment = part.fragments[i];
+  size_t next = 0;
+  for (const PlacementFragment& fragment : part.fragments) {
+    if (fragment.is_empty()) continue;
     views.push_back({.instance_id = binding.instance_id,
-                     .runtime = &binding.fragments[i],
+                     .runtime = &binding.fragments[next++],
                      .fragment = &fragment,
                      .tensor = FindTensor(part.tensors, fragment.tensor_id)});
   }
@@ -82,7 +88,7 @@ Status CheckBoundParticipants(const Placement& placement,
                               std::span<const std::string_view> sorted_participants) {
   std::vector<std::string_view> required;
   for (const PlacementPart& part : placement.parts) {
-    if (!part.fragments.empty()) required.push_back(part.participant_id);
+    if (HoldsElements(part)) required.push_back(part.participant_id);
   }
   for (const std::string_view id : required) {
     if (std::binary_search(sorted_participants.begin(), sorted_participants.end(), id)) continue;

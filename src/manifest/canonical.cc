@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/digest.h"
+#include "manifest/extension.h"
 #include "manifest/json_writer.h"
 #include "manifest/placement_identity.h"
 #include "manifest/validate.h"
@@ -50,11 +51,82 @@ void WriteAxis(JsonWriter& json, const ParallelAxis& axis) {
   json.Raw("}");
 }
 
+void WriteOwnedBox(JsonWriter& json, const OwnedBox& box) {
+  json.Raw(R"({"offset":)");
+  json.Numbers(box.offset);
+  json.Raw(R"(,"owners":)");
+  json.Texts(box.owners);
+  json.Raw(R"(,"shape":)");
+  json.Numbers(box.shape);
+  json.Raw("}");
+}
+
+void WriteSections(JsonWriter& json, const Sections& sections) {
+  json.Raw(R"({"dim":)");
+  json.Number(sections.dim);
+  json.Raw(R"(,"parts":)");
+  json.Array(sections.parts, [&json](const SectionPart& part) {
+    json.Raw(R"({"begin":)");
+    json.Number(part.begin);
+    json.Raw(R"(,"end":)");
+    json.Number(part.end);
+    json.Raw(R"(,"name":)");
+    json.Text(part.name);
+    json.Raw("}");
+  });
+  json.Raw("}");
+}
+
+// The keys that are set, in sorted order.
+void WriteExtension(JsonWriter& json, const TensorExtension& extension) {
+  std::string_view separator = "{";
+  const auto key = [&](std::string_view quoted) {
+    json.Raw(separator);
+    json.Raw(quoted);
+    separator = ",";
+  };
+  if (const auto& scales = extension.block_scales) {
+    key(R"("block_scales":{"block_shape":)");
+    json.Numbers(scales->block_shape);
+    json.Raw(R"(,"scale_tensor_id":)");
+    json.Text(scales->scale_tensor_id);
+    json.Raw(scales->shareable ? R"(,"shareable":true})" : R"(,"shareable":false})");
+  }
+  if (!extension.ownership.empty()) {
+    key(R"("ownership":)");
+    json.Array(extension.ownership, [&json](const OwnedTiling& tiling) {
+      json.Array(tiling, [&json](const OwnedBox& box) { WriteOwnedBox(json, box); });
+    });
+  }
+  if (const auto& packing = extension.packing) {
+    key(R"("packing":{"dim":)");
+    json.Number(packing->dim);
+    json.Raw(R"(,"extent":)");
+    json.Number(packing->extent);
+    json.Raw(R"(,"factor":)");
+    json.Number(packing->factor);
+    json.Raw("}");
+  }
+  if (extension.padded_shape) {
+    key(R"("padded_shape":)");
+    json.Numbers(*extension.padded_shape);
+  }
+  if (extension.sections) {
+    key(R"("sections":)");
+    WriteSections(json, *extension.sections);
+  }
+  json.Raw(separator == "{" ? "{}" : "}");
+}
+
 void WriteTensor(JsonWriter& json, const TensorDescriptor& tensor) {
   json.Raw(R"({"dtype":)");
   json.Text(tensor.dtype);
   json.Raw(R"(,"expert_id":)");
   WriteOptional(json, tensor.expert_id);
+  if (tensor.extension != nullptr) {
+    json.Raw(R"(,"extension":)");
+    WriteExtension(json, *tensor.extension);
+  }
   json.Raw(R"(,"global_shape":)");
   json.Numbers(tensor.global_shape);
   json.Raw(R"(,"itemsize":)");
@@ -106,9 +178,9 @@ void WriteTopology(JsonWriter& json, const ParallelTopology& topology, TopologyF
 }
 
 // kHashed: what placement_fragment_id is made from.
-enum class FragmentForm : uint8_t { kHashed, kFull };
+enum class FragmentText : uint8_t { kHashed, kFull };
 
-void WriteFragment(JsonWriter& json, const PlacementFragment& fragment, FragmentForm form) {
+void WriteFragment(JsonWriter& json, const PlacementFragment& fragment, FragmentText form) {
   json.Raw(R"({"aliases":)");
   json.Texts(fragment.aliases);
   json.Raw(R"(,"global_offset":)");
@@ -121,25 +193,41 @@ void WriteFragment(JsonWriter& json, const PlacementFragment& fragment, Fragment
     json.Raw(R"(,"pipeline_stage_id":)");
     json.Number(*fragment.pipeline_stage_id);
   }
-  if (form == FragmentForm::kFull) {
+  if (form == FragmentText::kFull) {
     json.Raw(R"(,"placement_fragment_id":)");
     json.Text(fragment.placement_fragment_id);
   }
   json.Raw(R"(,"rank":)");
   WriteRank(json, fragment.rank);
-  if (form == FragmentForm::kHashed) json.Raw(R"(,"schema":"weight-placement-fragment")");
+  if (form == FragmentText::kHashed) {
+    json.Raw(IsExtended(fragment) ? R"(,"schema":"extended-weight-placement-fragment")"
+                                  : R"(,"schema":"weight-placement-fragment")");
+  }
+  if (fragment.slot) {
+    json.Raw(R"(,"slot":)");
+    json.Number(*fragment.slot);
+  }
   json.Raw(R"(,"tensor_id":)");
   json.Text(fragment.tensor_id);
   json.Raw("}");
 }
 
-// '{"parts":[...],"placement_': the common beginning of what placement_id and digest are made from.
+// '{"parts":[...],"placement_': the common beginning of what placement_id, digest and geometry
+// digest are made from.
 void WriteParts(JsonWriter& json, const Placement& placement) {
-  json.Raw(R"({"parts":)");
+  json.Raw("{");
+  if (placement.extended) {
+    json.Raw(R"("extended_form":)");
+    json.Number(kExtendedForm);
+    json.Raw(R"(,"omitted_tensors":)");
+    json.Texts(placement.omitted_tensors);
+    json.Raw(",");
+  }
+  json.Raw(R"("parts":)");
   json.Array(placement.parts, [&json](const PlacementPart& part) {
     json.Raw(R"({"fragments":)");
     json.Array(part.fragments, [&json](const PlacementFragment& fragment) {
-      WriteFragment(json, fragment, FragmentForm::kFull);
+      WriteFragment(json, fragment, FragmentText::kFull);
     });
     json.Raw(R"(,"participant_id":)");
     json.Text(part.participant_id);
@@ -158,12 +246,22 @@ void WriteHashedRest(JsonWriter& json, const Placement& placement) {
   json.Text(placement.resource_id);
   json.Raw(R"(,"revision":)");
   json.Text(placement.revision);
-  json.Raw(R"(,"schema":"complete-weight-placement","tensors":)");
+  json.Raw(placement.extended ? R"(,"schema":"extended-weight-placement","tensors":)"
+                              : R"(,"schema":"complete-weight-placement","tensors":)");
   WriteTensors(json, placement.tensors);
   json.Raw(R"(,"topology":)");
   WriteTopology(json, placement.topology, TopologyForm::kFull);
   json.Raw(R"(,"weight_generation":)");
   json.Number(placement.weight_generation);
+  json.Raw("}");
+}
+
+// The rest of what geometry_digest is made from.
+void WriteGeometryRest(JsonWriter& json, const Placement& placement) {
+  json.Raw(R"(geometry":1,"tensors":)");
+  WriteTensors(json, placement.tensors);
+  json.Raw(R"(,"topology":)");
+  WriteTopology(json, placement.topology, TopologyForm::kFull);
   json.Raw("}");
 }
 
@@ -186,7 +284,8 @@ void WriteWireRest(JsonWriter& json, const Placement& placement) {
   json.Raw("}");
 }
 
-void WriteStoredFragment(JsonWriter& json, const StoredFragment& fragment) {
+// Object keys without their first `key_prefix` bytes.
+void WriteStoredFragment(JsonWriter& json, const StoredFragment& fragment, size_t key_prefix) {
   json.Raw(R"({"aliases":)");
   json.Texts(fragment.aliases);
   json.Raw(R"(,"fragment_id":)");
@@ -198,9 +297,10 @@ void WriteStoredFragment(JsonWriter& json, const StoredFragment& fragment) {
   json.Raw(R"(,"nbytes":)");
   json.Number(fragment.nbytes);
   json.Raw(R"(,"object_key":)");
-  json.Text(fragment.object_key);
+  json.Text(std::string_view(fragment.object_key).substr(key_prefix));
   json.Raw(R"(,"object_offset":)");
   json.Number(fragment.object_offset);
+  if (fragment.shares_range) json.Raw(R"(,"shares_range":true)");
   json.Raw(R"(,"tensor_id":)");
   json.Text(fragment.tensor_id);
   json.Raw("}");
@@ -209,9 +309,13 @@ void WriteStoredFragment(JsonWriter& json, const StoredFragment& fragment) {
 void WriteStoredManifest(JsonWriter& json, const StoredManifest& manifest) {
   json.Raw(R"({"created_at":)");
   json.Text(manifest.created_at);
+  if (manifest.extended) {
+    json.Raw(R"(,"extended_form":)");
+    json.Number(kExtendedForm);
+  }
   json.Raw(R"(,"fragments":)");
   json.Array(manifest.fragments,
-             [&json](const StoredFragment& fragment) { WriteStoredFragment(json, fragment); });
+             [&json](const StoredFragment& fragment) { WriteStoredFragment(json, fragment, 0); });
   json.Raw(R"(,"group_id":)");
   json.Text(manifest.group_id);
   json.Raw(R"(,"manifest_key":)");
@@ -226,6 +330,17 @@ void WriteStoredManifest(JsonWriter& json, const StoredManifest& manifest) {
   WriteTensors(json, manifest.tensors);
   json.Raw(R"(,"weight_generation":)");
   json.Number(manifest.weight_generation);
+  json.Raw("}");
+}
+
+void WriteStoredGeometry(JsonWriter& json, const StoredManifest& manifest) {
+  const size_t key_prefix = manifest.group_id.size() + std::string_view("/payload/").size();
+  json.Raw(R"({"fragments":)");
+  json.Array(manifest.fragments, [&](const StoredFragment& fragment) {
+    WriteStoredFragment(json, fragment, key_prefix);
+  });
+  json.Raw(R"(,"stored_geometry":1,"tensors":)");
+  WriteTensors(json, manifest.tensors);
   json.Raw("}");
 }
 
@@ -248,7 +363,7 @@ std::string TopologyId(const ParallelTopology& topology) {
 
 std::string PlacementFragmentId(const PlacementFragment& fragment) {
   return std::string(kIdPrefix) + Sha256HexOf(Escaping::kAscii, [&fragment](JsonWriter& json) {
-           WriteFragment(json, fragment, FragmentForm::kHashed);
+           WriteFragment(json, fragment, FragmentText::kHashed);
          });
 }
 
@@ -266,12 +381,20 @@ std::string PlacementDigest(const Placement& placement) {
   });
 }
 
+std::string PlacementGeometryDigest(const Placement& placement) {
+  return Sha256HexOf(Escaping::kAscii, [&placement](JsonWriter& json) {
+    WriteParts(json, placement);
+    WriteGeometryRest(json, placement);
+  });
+}
+
 void SetPlacementIdAndDigest(Placement& placement) {
   Sha256 id_hash;
   JsonWriter parts(Escaping::kAscii, id_hash);
   WriteParts(parts, placement);
   parts.Flush();
   Sha256 digest_hash = id_hash.Clone();
+  Sha256 geometry_hash = id_hash.Clone();
 
   JsonWriter hashed(Escaping::kAscii, id_hash);
   WriteHashedRest(hashed, placement);
@@ -282,6 +405,11 @@ void SetPlacementIdAndDigest(Placement& placement) {
   WriteWireRest(wire, placement);
   wire.Flush();
   placement.digest = ToHex(digest_hash.Finish());
+
+  JsonWriter geometry(Escaping::kAscii, geometry_hash);
+  WriteGeometryRest(geometry, placement);
+  geometry.Flush();
+  placement.geometry_digest = ToHex(geometry_hash.Finish());
 }
 
 std::string PlacementToJson(const Placement& placement) {
@@ -295,6 +423,11 @@ std::string StoredManifestToJson(const StoredManifest& manifest) {
   JsonWriter json(Escaping::kUtf8);
   WriteStoredManifest(json, manifest);
   return json.Take();
+}
+
+std::string StoredGeometryDigest(const StoredManifest& manifest) {
+  return Sha256HexOf(Escaping::kUtf8,
+                     [&manifest](JsonWriter& json) { WriteStoredGeometry(json, manifest); });
 }
 
 std::string StoredManifestDigest(const StoredManifest& manifest) {

@@ -26,9 +26,17 @@ std::string PlacementToJson(const Placement& placement);
 // it as `digest`.
 std::string PlacementDigest(const Placement& placement);
 
+// 64 hex characters: SHA-256 of the canonical {"parts", "placement_geometry": 1, "tensors",
+// "topology"} and the extended root keys, so equal for two generations that are cut alike. A made
+// placement holds it as `geometry_digest`.
+std::string PlacementGeometryDigest(const Placement& placement);
+
 std::string StoredManifestToJson(const StoredManifest& manifest);
 // 64 hex characters: SHA-256 of StoredManifestToJson. A made manifest holds it as
 // `manifest_digest`.
 std::string StoredManifestDigest(const StoredManifest& manifest);
+// 64 hex characters: the same for stored manifests, of {"fragments", "stored_geometry": 1,
+// "tensors"} with object keys below <group>/payload/. Order counts, as it does in the manifest.
+std::string StoredGeometryDigest(const StoredManifest& manifest);
 
 }  // namespace mooncake::manifest

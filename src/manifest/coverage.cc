@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "geometry/box.h"
+#include "manifest/extension.h"
 #include "manifest/rank_order.h"
 #include "manifest/tiling.h"
 #include "manifest/validate.h"
@@ -306,6 +307,16 @@ class CoverageCheck {
 
   // Reorders `fragments`.
   Status Run(const TensorDescriptor& tensor, std::span<const PlacementFragment*> fragments) {
+    if (tensor.is_owned()) return CheckOwnership(topology_, tensor, fragments);
+    if (tensor.extension != nullptr) {
+      if (geometry::VolumeOf(tensor.global_shape) == 0) return OkStatus();  // nothing to cover
+      const auto empty = std::stable_partition(fragments.begin(), fragments.end(),
+                                               [](const auto* f) { return !f->is_empty(); });
+      fragments = fragments.first(static_cast<size_t>(empty - fragments.begin()));
+      if (fragments.empty()) {
+        return InvalidArgument("global placement tensor is not fully covered: " + tensor.tensor_id);
+      }
+    }
     const AxisSignature signature = AxisSignature::Of(tensor);
     for (const AxisKind kind : kAxisKinds) {
       if (signature.Declares(kind) || AxisSize(topology_, kind) <= 1) continue;

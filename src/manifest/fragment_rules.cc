@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "manifest/extension.h"
 #include "manifest/field_checks.h"
 #include "manifest/hashing.h"
 #include "manifest/rank_order.h"
@@ -25,16 +26,9 @@ Result<TensorPositions> TensorPositions::Of(std::span<const TensorDescriptor> te
   return result;
 }
 
-bool EqualApartFromId(const TensorDescriptor& a, const TensorDescriptor& b) {
-  return a.global_shape == b.global_shape && a.dtype == b.dtype && a.itemsize == b.itemsize &&
-         a.shard_dims == b.shard_dims && a.layout_fingerprint == b.layout_fingerprint &&
-         a.parallel_axes == b.parallel_axes && a.layer_id == b.layer_id &&
-         a.expert_id == b.expert_id;
-}
-
 namespace {
 
-// What must be distinct among a set's fragments: (tensor, rank, offset, shape).
+// What must be distinct among a set's fragments: (tensor, rank, offset, shape, slot).
 struct LogicalBox {
   int64_t tensor = 0;
   const PlacementFragment* fragment = nullptr;
@@ -42,7 +36,8 @@ struct LogicalBox {
   friend bool operator==(const LogicalBox& a, const LogicalBox& b) {
     return a.tensor == b.tensor && a.fragment->rank == b.fragment->rank &&
            a.fragment->global_offset == b.fragment->global_offset &&
-           a.fragment->local_shape == b.fragment->local_shape;
+           a.fragment->local_shape == b.fragment->local_shape &&
+           a.fragment->slot == b.fragment->slot;
   }
 };
 struct LogicalBoxHash {
@@ -81,12 +76,15 @@ Result<std::vector<uint32_t>> CheckFragments(const TensorPositions& positions,
     }
     MC_RETURN_IF_ERROR(ValidateFragmentGeometry(tensors[tensor], id, fragment.global_offset,
                                                 fragment.local_shape, fragment.nbytes));
+    MC_RETURN_IF_ERROR(
+        CheckFragmentCuts(tensors[tensor], id, fragment.global_offset, fragment.local_shape));
     tensor_of.push_back(static_cast<uint32_t>(tensor));
   }
   return tensor_of;
 }
 
-Status CheckBoxesDisjoint(std::span<const PlacementFragment> fragments,
+Status CheckBoxesDisjoint(std::span<const TensorDescriptor> tensors,
+                          std::span<const PlacementFragment> fragments,
                           std::span<const uint32_t> tensor_of) {
   const auto same_group = [&](uint32_t a, uint32_t b) {
     return tensor_of[a] == tensor_of[b] && fragments[a].rank == fragments[b].rank;
@@ -101,6 +99,7 @@ Status CheckBoxesDisjoint(std::span<const PlacementFragment> fragments,
     boxes.clear();
     for (end = begin; end < order.size() && same_group(order[begin], order[end]); ++end) {
       const PlacementFragment& fragment = fragments[order[end]];
+      if (fragment.is_empty() || tensors[tensor_of[order[end]]].is_owned()) continue;
       boxes.push_back({fragment.global_offset, fragment.local_shape});
     }
     MC_ASSIGN_OR_RETURN(const bool overlap, AnyOverlap(boxes));

@@ -31,17 +31,16 @@ class TensorPositions {
   std::unordered_map<std::string_view, uint32_t> positions_;
 };
 
-// Everything but the id: what alias members must share.
-bool EqualApartFromId(const TensorDescriptor& a, const TensorDescriptor& b);
-
-// Distinct ids, distinct boxes per tensor and rank, known tensors, geometry. Returns tensor_of.
-// `fragments` are sorted by id.
+// Distinct ids, distinct boxes (and slots) per tensor and rank, known tensors, geometry, sections
+// and blocks kept. Returns tensor_of. `fragments` are sorted by id.
 Result<std::vector<uint32_t>> CheckFragments(const TensorPositions& positions,
                                              std::span<const TensorDescriptor> tensors,
                                              std::span<const PlacementFragment> fragments);
 
-// No two boxes of one tensor and one rank share an element.
-Status CheckBoxesDisjoint(std::span<const PlacementFragment> fragments,
+// No two boxes of one tensor and one rank share an element. Owned tensors declare their boxes, so
+// they are left to CheckOwnership.
+Status CheckBoxesDisjoint(std::span<const TensorDescriptor> tensors,
+                          std::span<const PlacementFragment> fragments,
                           std::span<const uint32_t> tensor_of);
 
 // Every alias group names known tensors, and all fragments of its members carry exactly the group.

@@ -114,7 +114,8 @@ Result<PlacementPtr> PlacementFromFragments(FragmentInventory fields) {
                         .placement_set_id = std::move(fields.placement_set_id),
                         .topology = std::move(fields.topology),
                         .parts = std::move(parts),
-                        .placement_id = std::move(fields.placement_id)});
+                        .placement_id = std::move(fields.placement_id),
+                        .omitted_tensors = std::move(fields.omitted_tensors)});
 }
 
 }  // namespace mooncake::manifest

@@ -66,6 +66,8 @@ class JsonValue {
   size_t count() const { return node().count; }
   // kInteger.
   int64_t integer() const { return static_cast<int64_t>(node().value); }
+  // kBool.
+  bool boolean() const { return node().value != 0; }
   // kUnsigned.
   uint64_t unsigned_integer() const { return node().value; }
   std::string_view text() const;

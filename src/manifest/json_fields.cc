@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "manifest/extension.h"
+#include "manifest/json_extension.h"
 #include "manifest/validate.h"
 
 namespace mooncake::manifest {
@@ -92,6 +94,16 @@ Result<std::vector<std::string>> ReadTexts(JsonValue value, const Label& label) 
       value, label, [&label](JsonValue element, int64_t) { return ReadText(element, label); });
 }
 
+std::optional<JsonValue> FindKey(JsonValue object, std::string_view key) {
+  JsonValue at = object.first();
+  for (size_t i = 0; i < object.count(); ++i) {
+    const JsonValue value = at.next();
+    if (at.text() == key) return value;
+    at = value.next();
+  }
+  return std::nullopt;
+}
+
 Result<ParallelRank> ReadRank(JsonValue value, const Label& label) {
   static constexpr std::array<std::string_view, 4> kKeys = {"dp", "ep", "pp", "tp"};
   MC_ASSIGN_OR_RETURN(const auto fields, ReadObject(value, label, kKeys));
@@ -107,13 +119,8 @@ namespace {
 
 // The text of an axis object's "semantics"; empty when there is none.
 std::string_view SemanticsOf(JsonValue axis) {
-  JsonValue key = axis.first();
-  for (size_t i = 0; i < axis.count(); ++i) {
-    const JsonValue value = key.next();
-    if (key.text() == "semantics" && value.is_text()) return value.text();
-    key = value.next();
-  }
-  return {};
+  const std::optional<JsonValue> value = FindKey(axis, "semantics");
+  return value && value->is_text() ? value->text() : std::string_view();
 }
 
 Result<ParallelAxis> ReadAxis(JsonValue value, const Label& label) {
@@ -134,16 +141,25 @@ Result<ParallelAxis> ReadAxis(JsonValue value, const Label& label) {
 
 }  // namespace
 
-Result<TensorDescriptor> ReadTensor(JsonValue value, const Label& label, const Label& axis_label) {
-  static constexpr std::array<std::string_view, 9> kKeys = {
+Result<TensorDescriptor> ReadTensor(JsonValue value, const Label& label, const Label& axis_label,
+                                    bool extended) {
+  static constexpr std::array<std::string_view, 10> kKeys = {
       "dtype",         "expert_id",  "global_shape", "itemsize", "layer_id", "layout_fingerprint",
-      "parallel_axes", "shard_dims", "tensor_id"};
-  MC_ASSIGN_OR_RETURN(const auto fields, ReadObject(value, label, kKeys));
+      "parallel_axes", "shard_dims", "tensor_id",    "extension"};
+  MC_RETURN_IF_ERROR(CheckObject(value, label));
+  const bool has_extension = extended && FindKey(value, "extension").has_value();
+  std::array<JsonValue, kKeys.size()> fields;
+  const std::span<const std::string_view> keys =
+      std::span(kKeys).first(has_extension ? kKeys.size() : kKeys.size() - 1);
+  if (!MatchKeys(value, keys, fields)) {
+    return InvalidArgument(label.Text() + " schema fields do not match contract");
+  }
   const auto field_label = [&label](size_t i) { return label.Field(kKeys[i]); };
   TensorDescriptor tensor;
   MC_ASSIGN_OR_RETURN(tensor.dtype, ReadText(fields[0], field_label(0)));
   MC_ASSIGN_OR_RETURN(tensor.expert_id, ReadOptionalInteger(fields[1], field_label(1), 0));
-  MC_ASSIGN_OR_RETURN(tensor.global_shape, ReadIntegers(fields[2], field_label(2), 1));
+  MC_ASSIGN_OR_RETURN(tensor.global_shape,
+                      ReadIntegers(fields[2], field_label(2), has_extension ? 0 : 1));
   MC_ASSIGN_OR_RETURN(tensor.itemsize, ReadInteger(fields[3], field_label(3), 1));
   MC_ASSIGN_OR_RETURN(tensor.layer_id, ReadOptionalInteger(fields[4], field_label(4), 0));
   MC_ASSIGN_OR_RETURN(tensor.layout_fingerprint, ReadText(fields[5], field_label(5)));
@@ -154,7 +170,20 @@ Result<TensorDescriptor> ReadTensor(JsonValue value, const Label& label, const L
       }));
   MC_ASSIGN_OR_RETURN(tensor.shard_dims, ReadIntegers(fields[7], field_label(7), 0));
   MC_ASSIGN_OR_RETURN(tensor.tensor_id, ReadText(fields[8], field_label(8)));
+  if (has_extension) {
+    MC_ASSIGN_OR_RETURN(tensor.extension, ReadExtension(fields[9], field_label(9)));
+  }
   return MakeTensorDescriptor(std::move(tensor));
+}
+
+Result<bool> ReadBool(JsonValue value, const Label& label) {
+  if (value.kind() == JsonKind::kBool) return value.boolean();
+  return InvalidArgument(label.Text() + " must be true or false");
+}
+
+Status CheckExtendedForm(JsonValue value, std::string_view what) {
+  if (value.kind() == JsonKind::kInteger && value.integer() == kExtendedForm) return OkStatus();
+  return InvalidArgument(fmt::format("{} extended_form must be {}", what, kExtendedForm));
 }
 
 Status CheckResourceKind(JsonValue value, std::string_view what) {

@@ -73,7 +73,14 @@ Result<std::vector<T>> ReadArray(JsonValue value, const Label& label, Read read)
 
 // The objects that placements and stored manifests have in common.
 Result<ParallelRank> ReadRank(JsonValue value, const Label& label);
-Result<TensorDescriptor> ReadTensor(JsonValue value, const Label& label, const Label& axis_label);
+// `extended`: the document is in the extended form, where a tensor may have an extension.
+Result<TensorDescriptor> ReadTensor(JsonValue value, const Label& label, const Label& axis_label,
+                                    bool extended);
+// The value of `key`; empty when the object has none.
+std::optional<JsonValue> FindKey(JsonValue object, std::string_view key);
+// root.extended_form is the version we know.
+Status CheckExtendedForm(JsonValue value, std::string_view what);
+Result<bool> ReadBool(JsonValue value, const Label& label);
 // root.resource_kind is "model_weight".
 Status CheckResourceKind(JsonValue value, std::string_view what);
 

@@ -43,61 +43,85 @@ Result<ParallelTopology> ReadTopology(JsonValue value) {
   return MakeTopology(std::move(topology), std::move(topology_id));
 }
 
-// The eight fields of a fragment, in sorted order; pipeline_stage_id may be absent.
+// A fragment's fields in sorted order; pipeline_stage_id may be absent, slot is of the extended
+// form.
 constexpr size_t kPipelineStage = 4;
-using FragmentFields = std::array<JsonValue, 8>;
-constexpr std::array<std::string_view, 8> kFragmentKeys = {
-    "aliases",           "global_offset",         "local_shape", "nbytes",
-    "pipeline_stage_id", "placement_fragment_id", "rank",        "tensor_id"};
+constexpr size_t kSlot = 8;
+using FragmentFields = std::array<JsonValue, 9>;
+constexpr std::array<std::string_view, 9> kFragmentKeys = {
+    "aliases", "global_offset",     "local_shape",
+    "nbytes",  "pipeline_stage_id", "placement_fragment_id",
+    "rank",    "tensor_id",         "slot"};
+
+// What a fragment is read with beside its JSON.
+struct FragmentSchema {
+  bool extended = false;  // the document's form
+  bool has_pipeline_stage = false;
+  bool has_slot = false;
+};
 
 Result<FragmentFields> ReadFragmentFields(JsonValue value, const Label& label,
-                                          bool& has_pipeline_stage) {
-  static constexpr std::array<std::string_view, 7> kWithoutStage = {
-      "aliases", "global_offset", "local_shape", "nbytes", "placement_fragment_id",
-      "rank",    "tensor_id"};
+                                          FragmentSchema& schema) {
   MC_RETURN_IF_ERROR(CheckObject(value, label));
-  FragmentFields fields;
-  has_pipeline_stage = MatchKeys(value, kFragmentKeys, fields);
-  if (has_pipeline_stage) return fields;
-  std::array<JsonValue, 7> others;
-  if (!MatchKeys(value, kWithoutStage, others)) {
+  schema.has_pipeline_stage = FindKey(value, kFragmentKeys[kPipelineStage]).has_value();
+  schema.has_slot = schema.extended && FindKey(value, kFragmentKeys[kSlot]).has_value();
+  std::array<std::string_view, kFragmentKeys.size()> keys;
+  std::array<size_t, kFragmentKeys.size()> positions;
+  size_t count = 0;
+  for (size_t i = 0; i < kFragmentKeys.size(); ++i) {
+    if (i == kPipelineStage && !schema.has_pipeline_stage) continue;
+    if (i == kSlot && !schema.has_slot) continue;
+    keys[count] = kFragmentKeys[i];
+    positions[count++] = i;
+  }
+  std::array<JsonValue, kFragmentKeys.size()> values;
+  if (!MatchKeys(value, std::span(keys).first(count), values)) {
     return InvalidArgument(label.Text() + " has an invalid schema");
   }
-  for (size_t i = 0; i < others.size(); ++i) fields[i < kPipelineStage ? i : i + 1] = others[i];
+  FragmentFields fields;
+  for (size_t i = 0; i < count; ++i) fields[positions[i]] = values[i];
   return fields;
 }
 
-Result<PlacementFragment> ReadFragment(JsonValue value, int64_t index) {
+Result<PlacementFragment> ReadFragment(JsonValue value, int64_t index, bool extended) {
   const Label label{"placement fragment", index};
-  bool has_pipeline_stage = false;
-  MC_ASSIGN_OR_RETURN(const FragmentFields fields,
-                      ReadFragmentFields(value, label, has_pipeline_stage));
+  FragmentSchema schema{.extended = extended};
+  MC_ASSIGN_OR_RETURN(const FragmentFields fields, ReadFragmentFields(value, label, schema));
   const auto field_label = [&label](size_t i) { return label.Field(kFragmentKeys[i]); };
+  const int64_t least = extended ? 0 : 1;  // its tensor decides when the part is made
   PlacementFragment fragment;
   MC_ASSIGN_OR_RETURN(fragment.aliases, ReadTexts(fields[0], field_label(0)));
   MC_ASSIGN_OR_RETURN(fragment.global_offset, ReadIntegers(fields[1], field_label(1), 0));
-  MC_ASSIGN_OR_RETURN(fragment.local_shape, ReadIntegers(fields[2], field_label(2), 1));
-  MC_ASSIGN_OR_RETURN(fragment.nbytes, ReadUnsigned(fields[3], field_label(3), 1));
-  if (has_pipeline_stage) {
+  MC_ASSIGN_OR_RETURN(fragment.local_shape, ReadIntegers(fields[2], field_label(2), least));
+  MC_ASSIGN_OR_RETURN(fragment.nbytes,
+                      ReadUnsigned(fields[3], field_label(3), static_cast<uint64_t>(least)));
+  if (schema.has_pipeline_stage) {
     MC_ASSIGN_OR_RETURN(fragment.pipeline_stage_id,
                         ReadOptionalInteger(fields[4], field_label(4), 0));
   }
   MC_ASSIGN_OR_RETURN(std::string id, ReadText(fields[5], field_label(5)));
   MC_ASSIGN_OR_RETURN(fragment.rank, ReadRank(fields[6], {"placement rank", index}));
   MC_ASSIGN_OR_RETURN(fragment.tensor_id, ReadText(fields[7], field_label(7)));
-  return MakePlacementFragment(std::move(fragment), std::move(id));
+  if (schema.has_slot) {
+    MC_ASSIGN_OR_RETURN(fragment.slot, ReadInteger(fields[kSlot], field_label(kSlot), 0));
+  }
+  return MakePlacementFragment(std::move(fragment), std::move(id),
+                               extended ? FragmentForm::kExtended : FragmentForm::kBase);
 }
 
 // A part without what it shares with its placement: resource, topology and tensors.
-Result<PlacementPart> ReadPart(JsonValue value, int64_t index) {
+Result<PlacementPart> ReadPart(JsonValue value, int64_t index, bool extended) {
   static constexpr std::array<std::string_view, 3> kKeys = {"fragments", "participant_id", "rank"};
   const Label label{"placement part", index};
   MC_ASSIGN_OR_RETURN(const auto fields, ReadObject(value, label, kKeys));
   PlacementPart part;
   MC_ASSIGN_OR_RETURN(part.participant_id, ReadText(fields[1], label.Field("participant_id")));
   MC_ASSIGN_OR_RETURN(part.rank, ReadRank(fields[2], {"placement part rank", index}));
-  MC_ASSIGN_OR_RETURN(part.fragments, ReadArray<PlacementFragment>(
-                                          fields[0], label.Field("fragments"), ReadFragment));
+  MC_ASSIGN_OR_RETURN(part.fragments,
+                      ReadArray<PlacementFragment>(fields[0], label.Field("fragments"),
+                                                   [extended](JsonValue fragment, int64_t i) {
+                                                     return ReadFragment(fragment, i, extended);
+                                                   }));
   return part;
 }
 
@@ -133,13 +157,23 @@ Status AttachTensors(const std::vector<TensorDescriptor>& tensors,
   return OkStatus();
 }
 
-Result<PlacementFields> ReadPlacement(JsonValue root) {
-  static constexpr std::array<std::string_view, 9> kKeys = {
-      "parts",    "placement_id", "placement_set_id", "resource_id",      "resource_kind",
-      "revision", "tensors",      "topology",         "weight_generation"};
-  MC_ASSIGN_OR_RETURN(const auto fields, ReadObject(root, {kWhat}, kKeys));
+// Sets `extended` to the document's form.
+Result<PlacementFields> ReadPlacement(JsonValue root, bool& extended) {
+  static constexpr std::array<std::string_view, 11> kKeys = {
+      "parts",   "placement_id", "placement_set_id",  "resource_id",   "resource_kind",  "revision",
+      "tensors", "topology",     "weight_generation", "extended_form", "omitted_tensors"};
+  MC_RETURN_IF_ERROR(CheckObject(root, {kWhat}));
+  extended = FindKey(root, "extended_form").has_value();
+  std::array<JsonValue, kKeys.size()> fields;
+  if (!MatchKeys(root, std::span(kKeys).first(extended ? 11 : 9), fields)) {
+    return InvalidArgument(std::string(kWhat) + " schema fields do not match contract");
+  }
   MC_RETURN_IF_ERROR(CheckResourceKind(fields[4], kWhat));
   PlacementFields placement;
+  if (extended) {
+    MC_RETURN_IF_ERROR(CheckExtendedForm(fields[9], kWhat));
+    MC_ASSIGN_OR_RETURN(placement.omitted_tensors, ReadTexts(fields[10], {"omitted_tensors"}));
+  }
   MC_ASSIGN_OR_RETURN(placement.placement_id, ReadText(fields[1], {"placement_id"}));
   MC_ASSIGN_OR_RETURN(placement.placement_set_id, ReadText(fields[2], {"placement_set_id"}));
   MC_ASSIGN_OR_RETURN(placement.resource_id, ReadText(fields[3], {"resource_id"}));
@@ -147,13 +181,17 @@ Result<PlacementFields> ReadPlacement(JsonValue root) {
   MC_ASSIGN_OR_RETURN(placement.weight_generation,
                       ReadUnsigned(fields[8], {"weight_generation"}, 0));
   MC_ASSIGN_OR_RETURN(placement.topology, ReadTopology(fields[7]));
-  MC_ASSIGN_OR_RETURN(
-      const std::vector<TensorDescriptor> tensors,
-      ReadArray<TensorDescriptor>(fields[6], {"placement tensors"}, [](JsonValue value, int64_t i) {
-        return ReadTensor(value, {"placement tensor", i}, {"placement tensor parallel axis"});
-      }));
+  MC_ASSIGN_OR_RETURN(const std::vector<TensorDescriptor> tensors,
+                      ReadArray<TensorDescriptor>(
+                          fields[6], {"placement tensors"}, [extended](JsonValue value, int64_t i) {
+                            return ReadTensor(value, {"placement tensor", i},
+                                              {"placement tensor parallel axis"}, extended);
+                          }));
   MC_ASSIGN_OR_RETURN(placement.parts,
-                      ReadArray<PlacementPart>(fields[0], {"placement parts"}, ReadPart));
+                      ReadArray<PlacementPart>(fields[0], {"placement parts"},
+                                               [extended](JsonValue value, int64_t i) {
+                                                 return ReadPart(value, i, extended);
+                                               }));
   MC_RETURN_IF_ERROR(AttachTensors(tensors, placement.parts));
   for (PlacementPart& part : placement.parts) {
     part.resource_id = placement.resource_id;
@@ -168,12 +206,15 @@ Result<PlacementFields> ReadPlacement(JsonValue root) {
 }  // namespace
 
 Result<PlacementPtr> PlacementFromJson(std::string_view text) {
-  PlacementFields placement;
+  PlacementFields fields;
+  bool extended = false;
   {
     MC_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(kWhat, text));
-    MC_ASSIGN_OR_RETURN(placement, ReadPlacement(document.root()));
+    MC_ASSIGN_OR_RETURN(fields, ReadPlacement(document.root(), extended));
   }
-  return MakePlacement(std::move(placement));
+  MC_ASSIGN_OR_RETURN(PlacementPtr placement, MakePlacement(std::move(fields)));
+  if (extended == placement->extended) return placement;
+  return InvalidArgument("placement manifest extended_form without an extended value");
 }
 
 }  // namespace mooncake::manifest

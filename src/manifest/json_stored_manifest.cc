@@ -1,4 +1,5 @@
 // Stored manifests from their wire JSON.
+#include <string>
 #include <utility>
 
 #include "manifest/json.h"
@@ -11,12 +12,17 @@ namespace {
 
 constexpr std::string_view kWhat = "weight manifest";
 
-Result<StoredFragment> ReadStoredFragment(JsonValue value, int64_t) {
-  static constexpr std::array<std::string_view, 8> kKeys = {
-      "aliases", "fragment_id", "global_offset", "local_shape",
-      "nbytes",  "object_key",  "object_offset", "tensor_id"};
+Result<StoredFragment> ReadStoredFragment(JsonValue value, bool extended) {
+  static constexpr std::array<std::string_view, 9> kKeys = {
+      "aliases",    "fragment_id",   "global_offset", "local_shape", "nbytes",
+      "object_key", "object_offset", "tensor_id",     "shares_range"};
   const Label label{"stored fragment"};
-  MC_ASSIGN_OR_RETURN(const auto fields, ReadObject(value, label, kKeys));
+  MC_RETURN_IF_ERROR(CheckObject(value, label));
+  const bool shares = extended && FindKey(value, "shares_range").has_value();
+  std::array<JsonValue, kKeys.size()> fields;
+  if (!MatchKeys(value, std::span(kKeys).first(shares ? 9 : 8), fields)) {
+    return InvalidArgument(label.Text() + " schema fields do not match contract");
+  }
   const auto field_label = [&label](size_t i) { return label.Field(kKeys[i]); };
   StoredFragment fragment;
   MC_ASSIGN_OR_RETURN(fragment.aliases, ReadTexts(fields[0], field_label(0)));
@@ -27,19 +33,35 @@ Result<StoredFragment> ReadStoredFragment(JsonValue value, int64_t) {
   MC_ASSIGN_OR_RETURN(fragment.object_key, ReadText(fields[5], field_label(5)));
   MC_ASSIGN_OR_RETURN(fragment.object_offset, ReadUnsigned(fields[6], field_label(6), 0));
   MC_ASSIGN_OR_RETURN(fragment.tensor_id, ReadText(fields[7], field_label(7)));
+  if (shares) {
+    MC_ASSIGN_OR_RETURN(fragment.shares_range, ReadBool(fields[8], field_label(8)));
+    if (!fragment.shares_range) {  // not writing the key is the one way to say this
+      return InvalidArgument("stored fragment shares_range must be true");
+    }
+  }
   return MakeStoredFragment(std::move(fragment));
 }
 
-Result<StoredManifest> ReadStoredManifest(JsonValue root) {
-  static constexpr std::array<std::string_view, 10> kKeys = {
-      "created_at",  "fragments",     "group_id", "manifest_key", "namespace",
-      "resource_id", "resource_kind", "revision", "tensors",      "weight_generation"};
-  MC_ASSIGN_OR_RETURN(const auto fields, ReadObject(root, {kWhat}, kKeys));
+// Sets `extended` to the document's form.
+Result<StoredManifest> ReadStoredManifest(JsonValue root, bool& extended) {
+  static constexpr std::array<std::string_view, 11> kKeys = {
+      "created_at",    "fragments", "group_id", "manifest_key",      "namespace",    "resource_id",
+      "resource_kind", "revision",  "tensors",  "weight_generation", "extended_form"};
+  MC_RETURN_IF_ERROR(CheckObject(root, {kWhat}));
+  extended = FindKey(root, "extended_form").has_value();
+  std::array<JsonValue, kKeys.size()> fields;
+  if (!MatchKeys(root, std::span(kKeys).first(extended ? 11 : 10), fields)) {
+    return InvalidArgument(std::string(kWhat) + " schema fields do not match contract");
+  }
   MC_RETURN_IF_ERROR(CheckResourceKind(fields[6], kWhat));
+  if (extended) MC_RETURN_IF_ERROR(CheckExtendedForm(fields[10], kWhat));
   StoredManifest manifest;
   MC_ASSIGN_OR_RETURN(manifest.created_at, ReadText(fields[0], {"created_at"}));
-  MC_ASSIGN_OR_RETURN(manifest.fragments,
-                      ReadArray<StoredFragment>(fields[1], {"fragments"}, ReadStoredFragment));
+  MC_ASSIGN_OR_RETURN(
+      manifest.fragments,
+      ReadArray<StoredFragment>(fields[1], {"fragments"}, [extended](JsonValue value, int64_t) {
+        return ReadStoredFragment(value, extended);
+      }));
   MC_ASSIGN_OR_RETURN(manifest.group_id, ReadText(fields[2], {"group_id"}));
   MC_ASSIGN_OR_RETURN(manifest.manifest_key, ReadText(fields[3], {"manifest_key"}));
   MC_ASSIGN_OR_RETURN(manifest.namespace_name, ReadText(fields[4], {"namespace"}));
@@ -47,8 +69,9 @@ Result<StoredManifest> ReadStoredManifest(JsonValue root) {
   MC_ASSIGN_OR_RETURN(manifest.revision, ReadText(fields[7], {"revision"}));
   MC_ASSIGN_OR_RETURN(
       manifest.tensors,
-      ReadArray<TensorDescriptor>(fields[8], {"tensors"}, [](JsonValue value, int64_t) {
-        return ReadTensor(value, {"tensor descriptor"}, {"tensor descriptor parallel axis"});
+      ReadArray<TensorDescriptor>(fields[8], {"tensors"}, [extended](JsonValue value, int64_t) {
+        return ReadTensor(value, {"tensor descriptor"}, {"tensor descriptor parallel axis"},
+                          extended);
       }));
   MC_ASSIGN_OR_RETURN(manifest.weight_generation,
                       ReadUnsigned(fields[9], {"weight_generation"}, 0));
@@ -58,12 +81,15 @@ Result<StoredManifest> ReadStoredManifest(JsonValue root) {
 }  // namespace
 
 Result<StoredManifestPtr> StoredManifestFromJson(std::string_view text) {
-  StoredManifest manifest;
+  StoredManifest fields;
+  bool extended = false;
   {
     MC_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(kWhat, text));
-    MC_ASSIGN_OR_RETURN(manifest, ReadStoredManifest(document.root()));
+    MC_ASSIGN_OR_RETURN(fields, ReadStoredManifest(document.root(), extended));
   }
-  return MakeStoredManifest(std::move(manifest));
+  MC_ASSIGN_OR_RETURN(StoredManifestPtr manifest, MakeStoredManifest(std::move(fields)));
+  if (extended == manifest->extended) return manifest;
+  return InvalidArgument("weight manifest extended_form without an extended value");
 }
 
 }  // namespace mooncake::manifest

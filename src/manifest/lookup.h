@@ -38,6 +38,12 @@ inline const PlacementPart* FindPart(const Placement& placement, std::string_vie
                             &PlacementPart::participant_id);
 }
 
+// Whether the part has anything to be moved or bound.
+inline bool HoldsElements(const PlacementPart& part) {
+  return std::any_of(part.fragments.begin(), part.fragments.end(),
+                     [](const PlacementFragment& fragment) { return !fragment.is_empty(); });
+}
+
 inline const TopologyParticipant* FindParticipant(const ParallelTopology& topology,
                                                   std::string_view participant_id) {
   return detail::FindSorted(std::span<const TopologyParticipant>(topology.participants),

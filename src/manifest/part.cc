@@ -18,9 +18,16 @@ Status RemakeMembers(PlacementPart& part) {
   for (TensorDescriptor& tensor : part.tensors) {
     MC_ASSIGN_OR_RETURN(tensor, MakeTensorDescriptor(std::move(tensor)));
   }
+  std::unordered_set<std::string_view> extended;
+  for (const TensorDescriptor& tensor : part.tensors) {
+    if (tensor.extension != nullptr) extended.insert(tensor.tensor_id);
+  }
   for (PlacementFragment& fragment : part.fragments) {
     std::string id = std::move(fragment.placement_fragment_id);
-    MC_ASSIGN_OR_RETURN(fragment, MakePlacementFragment(std::move(fragment), std::move(id)));
+    const bool is_extended = !extended.empty() && extended.contains(fragment.tensor_id);
+    MC_ASSIGN_OR_RETURN(fragment, MakePlacementFragment(
+                                      std::move(fragment), std::move(id),
+                                      is_extended ? FragmentForm::kExtended : FragmentForm::kBase));
   }
   return OkStatus();
 }
@@ -58,7 +65,7 @@ Result<PlacementPart> MakePart(PlacementPart fields) {
   MC_ASSIGN_OR_RETURN(const TensorPositions positions, TensorPositions::Of(fields.tensors));
   MC_ASSIGN_OR_RETURN(const std::vector<uint32_t> tensor_of,
                       CheckFragments(positions, fields.tensors, fields.fragments));
-  MC_RETURN_IF_ERROR(CheckBoxesDisjoint(fields.fragments, tensor_of));
+  MC_RETURN_IF_ERROR(CheckBoxesDisjoint(fields.tensors, fields.fragments, tensor_of));
   return fields;
 }
 

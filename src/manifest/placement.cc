@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "manifest/coverage.h"
+#include "manifest/extension.h"
 #include "manifest/field_checks.h"
 #include "manifest/fragment_rules.h"
 #include "manifest/lookup.h"
@@ -101,9 +102,10 @@ Status CheckUnion(const Placement& placement) {
                       CheckFragments(positions, placement.tensors, placement.fragments));
   MC_RETURN_IF_ERROR(
       CheckAliasGroups(positions, placement.tensors, placement.fragments, tensor_of));
-  MC_RETURN_IF_ERROR(CheckBoxesDisjoint(placement.fragments, tensor_of));
-  return CheckCompleteCoverage(placement.topology, placement.tensors, placement.fragments,
-                               tensor_of);
+  MC_RETURN_IF_ERROR(CheckBoxesDisjoint(placement.tensors, placement.fragments, tensor_of));
+  MC_RETURN_IF_ERROR(
+      CheckCompleteCoverage(placement.topology, placement.tensors, placement.fragments, tensor_of));
+  return CheckBlockScales(positions, placement.tensors, placement.fragments, tensor_of);
 }
 
 // The values a placement is made of, as if their own constructors had just run.
@@ -139,6 +141,11 @@ Result<PlacementPtr> MakePlacement(PlacementFields fields) {
   placement->parts = std::move(fields.parts);
   MC_ASSIGN_OR_RETURN(placement->tensors, MergedTensors(placement->parts));
   placement->fragments = MergedFragments(placement->parts);
+  MC_RETURN_IF_ERROR(NormalizeOmitted(placement->tensors, fields.omitted_tensors));
+  placement->omitted_tensors = std::move(fields.omitted_tensors);
+  placement->extended = !placement->omitted_tensors.empty() ||
+                        std::any_of(placement->tensors.begin(), placement->tensors.end(),
+                                    [](const auto& t) { return t.extension != nullptr; });
   MC_RETURN_IF_ERROR(CheckUnion(*placement));
   SetPlacementIdAndDigest(*placement);
   if (fields.placement_id && *fields.placement_id != placement->placement_id) {

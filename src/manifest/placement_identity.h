@@ -5,8 +5,8 @@
 
 namespace mooncake::manifest {
 
-// Sets placement_id and digest. Both texts begin with the same parts, which are nearly all of the
-// bytes, so those are written and hashed once.
+// Sets placement_id, digest and geometry_digest. All texts begin with the same parts, which are
+// nearly all of the bytes, so those are written and hashed once.
 void SetPlacementIdAndDigest(Placement& placement);
 
 }  // namespace mooncake::manifest

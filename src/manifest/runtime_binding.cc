@@ -1,6 +1,7 @@
 // Runtime bindings: where a participant's fragments live, as values of their own.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <unordered_set>
 #include <utility>
@@ -67,16 +68,60 @@ Status CheckStorage(const RuntimeBindingFragment& fragment) {
         "runtime address must equal storage_address plus storage_offset_bytes: {:#x} and {:#x}+{}",
         fragment.address, fragment.storage_address, fragment.storage_offset_bytes));
   }
-  if (fragment.nbytes > fragment.storage_nbytes ||
-      fragment.storage_offset_bytes > fragment.storage_nbytes - fragment.nbytes) {
+  const uint64_t span = SpanBytes(fragment);
+  if (span > fragment.storage_nbytes ||
+      fragment.storage_offset_bytes > fragment.storage_nbytes - span) {
     return InvalidArgument(
-        fmt::format("runtime view exceeds storage allocation bounds: {} bytes at {} of {}",
-                    fragment.nbytes, fragment.storage_offset_bytes, fragment.storage_nbytes));
+        fmt::format("runtime view exceeds storage allocation bounds: {} bytes at {} of {}", span,
+                    fragment.storage_offset_bytes, fragment.storage_nbytes));
+  }
+  return OkStatus();
+}
+
+// The strides of a strided view do not make it overlap itself, and its byte count is its elements'.
+Status CheckStrides(const RuntimeBindingFragment& fragment) {
+  const std::optional<uint64_t> elements = CheckedBytes(fragment.local_shape, fragment.itemsize);
+  if (!elements || *elements != fragment.nbytes) {
+    return InvalidArgument(
+        fmt::format("runtime view nbytes does not match its elements: {} of {} bytes, got {}",
+                    ToText(fragment.local_shape), fragment.itemsize, fragment.nbytes));
+  }
+  std::vector<std::pair<int64_t, int64_t>> dims;  // (stride, extent)
+  for (size_t i = 0; i < fragment.local_shape.size(); ++i) {
+    if (fragment.local_shape[i] > 1) {
+      dims.emplace_back(fragment.strides_bytes[i], fragment.local_shape[i]);
+    }
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t span = fragment.itemsize;
+  for (const auto& [stride, extent] : dims) {
+    if (stride < span) {
+      return InvalidArgument(fmt::format(
+          "runtime view overlaps itself: a stride of {} over {} bytes: strides {} of {}", stride,
+          span, ToText(fragment.strides_bytes), ToText(fragment.local_shape)));
+    }
+    int64_t reach = 0;
+    if (__builtin_mul_overflow(stride, extent - 1, &reach) ||
+        __builtin_add_overflow(span, reach, &span)) {
+      return InvalidArgument(
+          fmt::format("runtime view must span at most 2^63-1 bytes: strides {} of {}",
+                      ToText(fragment.strides_bytes), ToText(fragment.local_shape)));
+    }
   }
   return OkStatus();
 }
 
 }  // namespace
+
+uint64_t SpanBytes(const RuntimeBindingFragment& view) {
+  if (!view.strided) return view.nbytes;
+  auto span = static_cast<uint64_t>(view.itemsize);
+  for (size_t i = 0; i < view.local_shape.size(); ++i) {
+    span += static_cast<uint64_t>(view.local_shape[i] - 1) *
+            static_cast<uint64_t>(view.strides_bytes[i]);
+  }
+  return span;
+}
 
 Result<RuntimeBindingFragment> MakeRuntimeBindingFragment(RuntimeBindingFragment fields) {
   MC_RETURN_IF_ERROR(CheckText("placement_fragment_id", fields.placement_fragment_id));
@@ -87,6 +132,7 @@ Result<RuntimeBindingFragment> MakeRuntimeBindingFragment(RuntimeBindingFragment
   MC_RETURN_IF_ERROR(CheckAddressRange("", "address", fields.address, "nbytes", fields.nbytes));
   MC_RETURN_IF_ERROR(CheckAtLeast("runtime itemsize", fields.itemsize, 1));
   MC_RETURN_IF_ERROR(NormalizeView(fields));
+  if (fields.strided) MC_RETURN_IF_ERROR(CheckStrides(fields));
   MC_RETURN_IF_ERROR(CheckStorage(fields));
   return fields;
 }

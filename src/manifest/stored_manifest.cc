@@ -7,7 +7,9 @@
 #include <unordered_set>
 #include <utility>
 
+#include "geometry/box.h"
 #include "manifest/canonical.h"
+#include "manifest/extension.h"
 #include "manifest/field_checks.h"
 #include "manifest/fragment_rules.h"
 #include "manifest/hashing.h"
@@ -25,6 +27,18 @@ Status RemakeMembers(StoredManifest& manifest) {
   }
   for (StoredFragment& fragment : manifest.fragments) {
     MC_ASSIGN_OR_RETURN(fragment, MakeStoredFragment(std::move(fragment)));
+  }
+  return OkStatus();
+}
+
+// A stored manifest holds one copy: how ranks hold a tensor is none of its business.
+Status CheckExtensions(const StoredManifest& manifest) {
+  for (const TensorDescriptor& tensor : manifest.tensors) {
+    if (tensor.extension == nullptr) continue;
+    if (tensor.is_owned() || tensor.extension->padded_shape) {
+      return InvalidArgument("a stored tensor has no ownership and no padded_shape: " +
+                             tensor.tensor_id);
+    }
   }
   return OkStatus();
 }
@@ -61,6 +75,8 @@ Result<std::vector<uint32_t>> CheckStoredFragments(const TensorPositions& positi
     MC_RETURN_IF_ERROR(ValidateFragmentGeometry(manifest.tensors[tensor], fragment.fragment_id,
                                                 fragment.global_offset, fragment.local_shape,
                                                 fragment.nbytes));
+    MC_RETURN_IF_ERROR(CheckFragmentCuts(manifest.tensors[tensor], fragment.fragment_id,
+                                         fragment.global_offset, fragment.local_shape));
     tensor_of.push_back(static_cast<uint32_t>(tensor));
   }
   return tensor_of;
@@ -141,13 +157,21 @@ Status CheckStoredCoverage(const StoredManifest& manifest, std::span<const uint3
       const StoredFragment& fragment = fragments[order[next]];
       boxes.push_back({fragment.global_offset, fragment.local_shape});
     }
-    MC_ASSIGN_OR_RETURN(const bool tiles,
-                        ExactlyTile(manifest.tensors[tensor].global_shape, boxes));
+    const Extents& shape = manifest.tensors[tensor].global_shape;
+    if (boxes.empty() && geometry::VolumeOf(shape) == 0) continue;  // an empty tensor
+    MC_ASSIGN_OR_RETURN(const bool tiles, ExactlyTile(shape, boxes));
     if (!tiles) {
       return InvalidArgument("tensor is not fully covered: " + manifest.tensors[tensor].tensor_id);
     }
   }
   return OkStatus();
+}
+
+// Declared to lie in the same bytes: the same box of tensors of one alias group.
+bool ShareRange(const StoredFragment& a, const StoredFragment& b) {
+  return a.shares_range && b.shares_range && a.object_offset == b.object_offset &&
+         a.nbytes == b.nbytes && !a.aliases.empty() && a.aliases == b.aliases &&
+         a.global_offset == b.global_offset && a.local_shape == b.local_shape;
 }
 
 Status CheckObjectRanges(const std::vector<StoredFragment>& fragments) {
@@ -156,14 +180,24 @@ Status CheckObjectRanges(const std::vector<StoredFragment>& fragments) {
         return std::tie(fragments[a].object_key, fragments[a].object_offset) <
                std::tie(fragments[b].object_key, fragments[b].object_offset);
       });
-  for (size_t i = 1; i < order.size(); ++i) {
+  bool shared_before = false;  // the fragment before shares its range with the one before it
+  for (size_t i = 0; i < order.size(); ++i) {
+    const StoredFragment& here = fragments[order[i]];
+    const StoredFragment* next = i + 1 < order.size() ? &fragments[order[i + 1]] : nullptr;
     // Neighbours suffice: the first overlap in this order is one of neighbours.
-    const StoredFragment& a = fragments[order[i - 1]];
-    const StoredFragment& b = fragments[order[i]];
-    if (a.object_key != b.object_key || b.object_offset - a.object_offset >= a.nbytes) continue;
-    return InvalidArgument(fmt::format(
-        "stored fragment object ranges overlap: {} and {} in {}: {}+{} and {}+{}", a.fragment_id,
-        b.fragment_id, a.object_key, a.object_offset, a.nbytes, b.object_offset, b.nbytes));
+    const bool overlaps = next != nullptr && next->object_key == here.object_key &&
+                          next->object_offset - here.object_offset < here.nbytes;
+    const bool shares = overlaps && ShareRange(here, *next);
+    if (overlaps && !shares) {
+      return InvalidArgument(
+          fmt::format("stored fragment object ranges overlap: {} and {} in {}: {}+{} and {}+{}",
+                      here.fragment_id, next->fragment_id, here.object_key, here.object_offset,
+                      here.nbytes, next->object_offset, next->nbytes));
+    }
+    if (here.shares_range && !shares && !shared_before) {
+      return InvalidArgument("stored fragment shares its range with no other: " + here.fragment_id);
+    }
+    shared_before = shares;
   }
   return OkStatus();
 }
@@ -199,6 +233,11 @@ Result<StoredManifestPtr> MakeStoredManifest(StoredManifest fields) {
   MC_RETURN_IF_ERROR(CheckStoredAliases(positions, fields, tensor_of));
   MC_RETURN_IF_ERROR(CheckStoredCoverage(fields, tensor_of));
   MC_RETURN_IF_ERROR(CheckObjectRanges(fields.fragments));
+  MC_RETURN_IF_ERROR(CheckExtensions(fields));
+  fields.extended = std::any_of(fields.tensors.begin(), fields.tensors.end(),
+                                [](const auto& tensor) { return tensor.extension != nullptr; }) ||
+                    std::any_of(fields.fragments.begin(), fields.fragments.end(),
+                                [](const auto& fragment) { return fragment.shares_range; });
   fields.manifest_digest = StoredManifestDigest(fields);
   return std::make_shared<const StoredManifest>(std::move(fields));
 }

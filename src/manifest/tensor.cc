@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "manifest/extension.h"
 #include "manifest/field_checks.h"
 #include "manifest/validate.h"
 
@@ -49,6 +50,20 @@ Result<AxisSemantics> ParseAxisSemantics(std::string_view semantics) {
     if (semantics == AxisSemanticsName(known)) return known;
   }
   return InvalidArgument(fmt::format("unsupported parallel axis semantics: {}", semantics));
+}
+
+bool EqualApartFromId(const TensorDescriptor& a, const TensorDescriptor& b) {
+  const bool same_extension =
+      a.extension == b.extension ||
+      (a.extension != nullptr && b.extension != nullptr && *a.extension == *b.extension);
+  return same_extension && a.global_shape == b.global_shape && a.dtype == b.dtype &&
+         a.itemsize == b.itemsize && a.shard_dims == b.shard_dims &&
+         a.layout_fingerprint == b.layout_fingerprint && a.parallel_axes == b.parallel_axes &&
+         a.layer_id == b.layer_id && a.expert_id == b.expert_id;
+}
+
+bool operator==(const TensorDescriptor& a, const TensorDescriptor& b) {
+  return a.tensor_id == b.tensor_id && EqualApartFromId(a, b);
 }
 
 Result<ParallelRank> MakeParallelRank(ParallelRank fields) {
@@ -148,8 +163,11 @@ Result<ParallelAxis> MakeAxis(AxisSemantics semantics, std::string_view kind, in
 }
 
 Result<TensorDescriptor> MakeTensorDescriptor(TensorDescriptor fields) {
-  MC_RETURN_IF_ERROR(CheckAllAtLeast("global_shape", fields.global_shape, 1));
-  if (fields.global_shape.empty()) return InvalidArgument("global_shape must not be empty");
+  const bool extended = fields.extension != nullptr;
+  MC_RETURN_IF_ERROR(CheckAllAtLeast("global_shape", fields.global_shape, extended ? 0 : 1));
+  if (fields.global_shape.empty() && !extended) {
+    return InvalidArgument("global_shape must not be empty");
+  }
   MC_RETURN_IF_ERROR(CheckText("tensor_id", fields.tensor_id));
   MC_RETURN_IF_ERROR(CheckText("dtype", fields.dtype));
   MC_RETURN_IF_ERROR(CheckAtLeast("itemsize", fields.itemsize, 1));
@@ -162,6 +180,7 @@ Result<TensorDescriptor> MakeTensorDescriptor(TensorDescriptor fields) {
         "an individually allocated expert requires explicit EP ownership: {}", fields.tensor_id));
   }
   MC_RETURN_IF_ERROR(CheckText("layout_fingerprint", fields.layout_fingerprint));
+  if (extended) MC_RETURN_IF_ERROR(NormalizeExtension(fields));
   return fields;
 }
 

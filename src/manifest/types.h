@@ -49,6 +49,65 @@ struct ParallelAxis {
   friend bool operator==(const ParallelAxis&, const ParallelAxis&) = default;
 };
 
+// --- the extended forms (docs/extended_forms.md) -------------------------------------------------
+
+// A box and all participants that hold it; one that holds it k times is named k times.
+struct OwnedBox {
+  Extents offset;
+  Extents shape;
+  std::vector<std::string> owners;  // sorted
+
+  friend auto operator<=>(const OwnedBox&, const OwnedBox&) = default;
+};
+using OwnedTiling = std::vector<OwnedBox>;  // sorted; fills the tensor exactly once
+
+// Named parts that fill dimension `dim` of a fused tensor, in order.
+struct SectionPart {
+  std::string name;
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  friend bool operator==(const SectionPart&, const SectionPart&) = default;
+};
+struct Sections {
+  int64_t dim = 0;
+  std::vector<SectionPart> parts;
+
+  friend bool operator==(const Sections&, const Sections&) = default;
+};
+
+// The tensor of one scale a block of this tensor.
+struct BlockScales {
+  std::string scale_tensor_id;
+  Extents block_shape;
+  bool shareable = true;  // a fragment may begin inside a block
+
+  friend bool operator==(const BlockScales&, const BlockScales&) = default;
+};
+
+// An item of `itemsize` bytes holds `factor` consecutive elements along `dim`, `extent` in all.
+// Shapes and boxes count items.
+struct Packing {
+  int64_t dim = 0;
+  int64_t extent = 0;
+  int64_t factor = 0;
+
+  friend bool operator==(const Packing&, const Packing&) = default;
+};
+
+// What a tensor says beyond the base contract.
+struct TensorExtension {
+  std::vector<OwnedTiling> ownership;  // sorted; empty: the parallel axes say who holds what
+  std::optional<Extents> padded_shape;
+  std::optional<Sections> sections;
+  std::optional<BlockScales> block_scales;
+  std::optional<Packing> packing;
+
+  friend bool operator==(const TensorExtension&, const TensorExtension&) = default;
+};
+
+// -------------------------------------------------------------------------------------------------
+
 struct TensorDescriptor {
   std::string tensor_id;
   Extents global_shape;
@@ -59,9 +118,13 @@ struct TensorDescriptor {
   std::vector<ParallelAxis> parallel_axes;  // sorted dp < pp < ep < tp
   std::optional<int64_t> layer_id;
   std::optional<int64_t> expert_id;
+  std::shared_ptr<const TensorExtension> extension = nullptr;  // null: a base tensor
 
-  friend bool operator==(const TensorDescriptor&, const TensorDescriptor&) = default;
+  bool is_owned() const { return extension != nullptr && !extension->ownership.empty(); }
+  friend bool operator==(const TensorDescriptor& a, const TensorDescriptor& b);
 };
+// Everything but the id: what alias members must share.
+bool EqualApartFromId(const TensorDescriptor& a, const TensorDescriptor& b);
 
 struct TopologyParticipant {
   std::string participant_id;
@@ -90,7 +153,10 @@ struct PlacementFragment {
   std::optional<int64_t> pipeline_stage_id;
   std::vector<std::string> aliases;  // sorted
   std::string placement_fragment_id;
+  std::optional<int64_t> slot = {};  // extended form: the physical slot of a grouped buffer
 
+  // Holds no element (extended form): a fact that counts for nothing and never moves.
+  bool is_empty() const { return nbytes == 0; }
   friend bool operator==(const PlacementFragment&, const PlacementFragment&) = default;
 };
 
@@ -120,7 +186,12 @@ struct Placement {
   std::vector<PlacementPart> parts;          // sorted by participant_id
   std::vector<TensorDescriptor> tensors;     // sorted by tensor_id, no duplicates
   std::vector<PlacementFragment> fragments;  // all parts', sorted by placement_fragment_id
+  std::vector<std::string> omitted_tensors;  // extended form; sorted
+  bool extended = false;                     // uses an extended form; set by the factory
   std::string digest;                        // hex SHA-256 of the JSON; set by the factory
+  // Hex SHA-256 of what a plan depends on: everything but resource, revision, generation and set
+  // (canonical.h); set by the factory.
+  std::string geometry_digest;
 
   friend bool operator==(const Placement&, const Placement&) = default;
 };
@@ -135,6 +206,7 @@ struct StoredFragment {
   uint64_t object_offset = 0;
   uint64_t nbytes = 0;
   std::vector<std::string> aliases;  // sorted
+  bool shares_range = false;         // extended form: with the other members of its alias group
 
   friend bool operator==(const StoredFragment&, const StoredFragment&) = default;
 };
@@ -151,6 +223,7 @@ struct StoredManifest {
   std::vector<TensorDescriptor> tensors;
   std::vector<StoredFragment> fragments;
   std::string created_at;
+  bool extended = false;        // uses an extended form; set by the factory
   std::string manifest_digest;  // hex SHA-256 of the JSON; set by the factory
 
   friend bool operator==(const StoredManifest&, const StoredManifest&) = default;
@@ -184,6 +257,7 @@ struct RuntimeBindingFragment {
   uint64_t storage_address = 0;
   uint64_t storage_nbytes = 0;
   uint64_t storage_offset_bytes = 0;
+  bool strided = false;  // extended form: the strides need not be canonical
 
   friend bool operator==(const RuntimeBindingFragment&, const RuntimeBindingFragment&) = default;
 };

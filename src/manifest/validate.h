@@ -41,7 +41,8 @@ Result<ParallelRank> MakeParallelRank(ParallelRank fields);
 // `dim` counts for kSplit only.
 Result<ParallelAxis> MakeAxis(AxisSemantics semantics, std::string_view kind, int64_t dim = 0);
 
-// Sorts parallel_axes by kind.
+// Sorts parallel_axes by kind. With an extension: the extended forms' rules, and their canonical
+// order.
 Result<TensorDescriptor> MakeTensorDescriptor(TensorDescriptor fields);
 
 Result<TopologyParticipant> MakeTopologyParticipant(TopologyParticipant fields);
@@ -51,10 +52,19 @@ Result<TopologyParticipant> MakeTopologyParticipant(TopologyParticipant fields);
 Result<ParallelTopology> MakeTopology(ParallelTopology fields,
                                       std::optional<std::string> topology_id = std::nullopt);
 
+enum class FragmentForm : uint8_t {
+  kBase,
+  kExtended,  // of a tensor with an extension: extents of 0 and a slot are allowed
+};
+
+// A fragment that only the extended form can say.
+bool IsExtended(const PlacementFragment& fragment);
+
 // Sorts aliases. The id is `placement_fragment_id` verbatim when given, else derived.
 // fields.placement_fragment_id is not read.
 Result<PlacementFragment> MakePlacementFragment(
-    PlacementFragment fields, std::optional<std::string> placement_fragment_id = std::nullopt);
+    PlacementFragment fields, std::optional<std::string> placement_fragment_id = std::nullopt,
+    FragmentForm form = FragmentForm::kBase);
 
 Result<StoredFragment> MakeStoredFragment(StoredFragment fields);
 
@@ -75,7 +85,8 @@ struct PlacementFields {
   std::string placement_set_id;
   ParallelTopology topology;
   std::vector<PlacementPart> parts;
-  std::optional<std::string> placement_id;  // must equal the derived one when given
+  std::optional<std::string> placement_id;        // must equal the derived one when given
+  std::vector<std::string> omitted_tensors = {};  // extended form
 };
 Result<PlacementPtr> MakePlacement(PlacementFields fields);
 
@@ -88,11 +99,13 @@ struct FragmentInventory {
   ParallelTopology topology;
   std::vector<TensorDescriptor> tensors;
   std::vector<PlacementFragment> fragments;
-  std::optional<std::string> placement_id;  // must equal the derived one when given
+  std::optional<std::string> placement_id;        // must equal the derived one when given
+  std::vector<std::string> omitted_tensors = {};  // extended form
 };
 Result<PlacementPtr> PlacementFromFragments(FragmentInventory fields);
 
-// Keeps the order of tensors and fragments. fields.manifest_digest is not read.
+// Keeps the order of tensors and fragments. fields.manifest_digest and fields.extended are not
+// read.
 Result<StoredManifestPtr> MakeStoredManifest(StoredManifest fields);
 
 StoredManifestIdentity IdentityOf(const StoredManifest& manifest);
@@ -105,8 +118,9 @@ Result<RuntimeBindingPtr> MakeRuntimeBinding(RuntimeBinding fields);
 // `placement` and `binding` speak of the same resource and the same placement bytes.
 Status ValidateResourceBindingIdentity(const Placement& placement, const RuntimeBinding& binding);
 
-// `binding` gives every fragment of its participant's part one contiguous view, and no two views or
-// storage allocations of one address space overlap unless they are declared aliases.
+// `binding` gives every fragment (that has elements) of its participant's part one view, contiguous
+// unless it is marked as strided, and no two views or storage allocations of one address space
+// overlap unless they are declared aliases.
 Status ValidateRuntimeBinding(const Placement& placement, const RuntimeBinding& binding);
 
 // Every participant that has fragments is bound exactly once, and the rules of one binding hold
@@ -118,6 +132,9 @@ Status ValidateRuntimeBindings(const Placement& placement,
 Status ValidateFragmentGeometry(const TensorDescriptor& tensor, std::string_view fragment_id,
                                 std::span<const int64_t> global_offset,
                                 std::span<const int64_t> local_shape, uint64_t nbytes);
+
+// Bytes from the first to one past the last byte of a made view; nbytes where it is contiguous.
+uint64_t SpanBytes(const RuntimeBindingFragment& view);
 
 // Row-major byte strides, innermost last. Refuses strides that leave int64_t.
 Result<Extents> CanonicalStridesBytes(std::span<const int64_t> shape, int64_t itemsize);

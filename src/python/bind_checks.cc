@@ -15,6 +15,7 @@
 #include "python/contract_values.h"
 #include "python/convert.h"
 #include "python/errors.h"
+#include "python/extension_values.h"
 
 namespace mooncake::python {
 
@@ -59,7 +60,12 @@ void CheckTensorDescriptor(nb::handle self) {
   manifest::TensorDescriptor fields = ReadTensor(self);
   std::vector<manifest::AxisKind> kinds;
   for (const manifest::ParallelAxis& axis : fields.parallel_axes) kinds.push_back(axis.kind);
-  ValueOrThrow(manifest::MakeTensorDescriptor(std::move(fields)));
+  const manifest::TensorDescriptor made =
+      ValueOrThrow(manifest::MakeTensorDescriptor(std::move(fields)));
+  if (made.extension != nullptr) {
+    Set(self, N().ownership, ToPython(made.extension->ownership));
+    if (!Get(self, N().padded_shape).is_none()) SetTuple(self, N().padded_shape);
+  }
   SetTuple(self, N().global_shape);
   SetTuple(self, N().shard_dims);
   SetTuple(self, N().parallel_axes);
@@ -69,6 +75,23 @@ void CheckTensorDescriptor(nb::handle self) {
 
 void CheckTopologyParticipant(nb::handle self) {
   ValueOrThrow(manifest::MakeTopologyParticipant(ReadParticipant(self)));
+}
+
+void CheckOwnedBox(nb::handle self) {
+  ReadOwnedBox(self);
+  SetTuple(self, N().offset);
+  SetTuple(self, N().shape);
+  SetTuple(self, N().owners);
+}
+
+void CheckSections(nb::handle self) {
+  ReadSections(self);
+  SetTuple(self, N().parts);
+}
+
+void CheckBlockScales(nb::handle self) {
+  ReadBlockScales(self);
+  SetTuple(self, N().block_shape);
 }
 
 void CheckParallelTopology(nb::handle self) {
@@ -91,7 +114,7 @@ void CheckPlacementFragment(nb::handle self) {
   if (!fields.placement_fragment_id.empty()) id = std::move(fields.placement_fragment_id);
   const bool derived = !id;
   const manifest::PlacementFragment made =
-      ValueOrThrow(manifest::MakePlacementFragment(std::move(fields), std::move(id)));
+      ValueOrThrow(manifest::MakePlacementFragment(std::move(fields), std::move(id), FormOf(self)));
   SetTuple(self, N().global_offset);
   SetTuple(self, N().local_shape);
   SetAliases(self, aliases, made.aliases);
@@ -185,6 +208,13 @@ void BindChecks(nb::module_& m) {
   m.def("check_stored_manifest_identity", &CheckStoredManifestIdentity, AnyArg("value"));
   m.def("check_runtime_binding_fragment", &CheckRuntimeFragment, AnyArg("value"));
   m.def("check_placement_part", &CheckPlacementPart, AnyArg("value"));
+  m.def("check_owned_box", &CheckOwnedBox, AnyArg("value"));
+  m.def(
+      "check_section", [](nb::handle self) { ReadSection(self); }, AnyArg("value"));
+  m.def("check_sections", &CheckSections, AnyArg("value"));
+  m.def("check_block_scales", &CheckBlockScales, AnyArg("value"));
+  m.def(
+      "check_packing", [](nb::handle self) { ReadPacking(self); }, AnyArg("value"));
   m.def("validate_fragment_geometry", &ValidateFragmentGeometry, AnyArg("tensor"),
         AnyArg("fragment_id"), AnyArg("global_offset"), AnyArg("local_shape"), AnyArg("nbytes"));
   m.def("canonical_strides_bytes", &CanonicalStridesBytes, AnyArg("shape"), AnyArg("itemsize"));

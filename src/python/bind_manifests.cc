@@ -170,7 +170,26 @@ nb::dict PartFields(const PlacementHandle& self, size_t index) {
   return fields;
 }
 
+// The same placement, leaving out these tensors by name.
+PlacementHandle OmitTensors(nb::handle placement, nb::handle tensor_ids) {
+  const manifest::PlacementPtr from = PlacementOf(placement);
+  manifest::PlacementFields fields{.resource_id = from->resource_id,
+                                   .revision = from->revision,
+                                   .weight_generation = from->weight_generation,
+                                   .placement_set_id = from->placement_set_id,
+                                   .topology = from->topology,
+                                   .parts = from->parts,
+                                   .placement_id = std::nullopt,
+                                   .omitted_tensors = {}};
+  for (nb::handle id : AsTuple(tensor_ids, "omitted_tensors", "must be a sequence")) {
+    fields.omitted_tensors.push_back(Text(id, "omitted_tensors"));
+  }
+  return {
+      ValueOrThrow(WithoutGil([&fields] { return manifest::MakePlacement(std::move(fields)); }))};
+}
+
 void BindPlacementMakers(nb::module_& m) {
+  m.def("omit_tensors", &OmitTensors, AnyArg("placement"), AnyArg("tensor_ids"));
   m.def("make_placement", &MakePlacement, AnyArg("resource_id"), AnyArg("revision"),
         AnyArg("weight_generation"), AnyArg("placement_set_id"), AnyArg("topology"),
         AnyArg("parts"), AnyArg("placement_id"));
@@ -179,7 +198,7 @@ void BindPlacementMakers(nb::module_& m) {
         AnyArg("topology"), AnyArg("tensors"), AnyArg("fragments"), AnyArg("placement_id"));
   m.def(
       "placement_from_json",
-      [](nb::str json) {
+      [](const nb::str& json) {
         const std::string_view text = Utf8(json);
         return PlacementHandle{
             ValueOrThrow(WithoutGil([text] { return manifest::PlacementFromJson(text); }))};
@@ -197,6 +216,14 @@ void BindPlacement(nb::module_& m) {
       .def_prop_ro("placement_set_id",
                    [](Self self) { return ToStr(self.value->placement_set_id); })
       .def_prop_ro("digest", [](Self self) { return ToStr(self.value->digest); })
+      .def_prop_ro("geometry_digest", [](Self self) { return ToStr(self.value->geometry_digest); })
+      .def_prop_ro("extended", [](Self self) { return self.value->extended; })
+      .def("omitted_tensors",
+           [](Self self) {
+             nb::list ids;
+             for (const std::string& id : self.value->omitted_tensors) ids.append(ToStr(id));
+             return nb::tuple(ids);
+           })
       .def_prop_ro("part_count", [](Self self) { return self.value->parts.size(); })
       .def_prop_ro("tensor_count", [](Self self) { return self.value->tensors.size(); })
       .def_prop_ro("fragment_count", [](Self self) { return self.value->fragments.size(); })
@@ -315,7 +342,7 @@ void BindStoredManifest(nb::module_& m) {
   m.def("make_stored_manifest", &MakeStoredManifest, AnyArg("value"));
   m.def(
       "stored_manifest_from_json",
-      [](nb::str json) {
+      [](const nb::str& json) {
         const std::string_view text = Utf8(json);
         return StoredManifestHandle{
             ValueOrThrow(WithoutGil([text] { return manifest::StoredManifestFromJson(text); }))};
@@ -349,7 +376,7 @@ RuntimeBindingHandle MakeRuntimeBinding(nb::handle self) {
 }
 
 void BindRuntimeBinding(nb::module_& m) {
-  nb::class_<RuntimeBindingHandle>(m, "RuntimeBinding");
+  const nb::class_<RuntimeBindingHandle> binding(m, "RuntimeBinding");
   m.def("make_runtime_binding", &MakeRuntimeBinding, AnyArg("value"));
   m.def(
       "validate_runtime_binding",
@@ -360,7 +387,7 @@ void BindRuntimeBinding(nb::module_& m) {
       AnyArg("placement"), AnyArg("binding"));
   m.def(
       "validate_runtime_bindings",
-      [](nb::handle placement, nb::tuple bindings) {
+      [](nb::handle placement, const nb::tuple& bindings) {
         std::vector<manifest::RuntimeBindingPtr> values;
         for (nb::handle binding : bindings) values.push_back(RuntimeBindingOf(binding));
         ThrowIfError(manifest::ValidateRuntimeBindings(*PlacementOf(placement), values));

@@ -18,6 +18,7 @@
 #include "python/handles.h"
 #include "reshard/plan.h"
 #include "reshard/plan_check.h"
+#include "reshard/plan_reuse.h"
 #include "reshard/planner.h"
 
 namespace mooncake::python {
@@ -321,8 +322,15 @@ bool SamePlan(const reshard::LogicalPlan& a, const reshard::LogicalPlan& b) {
   const auto same = [](auto x, auto y) {
     return std::equal(x.begin(), x.end(), y.begin(), y.end());
   };
-  if (a.limits() != b.limits() || a.local_target_part() != b.local_target_part() ||
-      !same(a.operations(), b.operations()) || !same(a.source_executors(), b.source_executors()) ||
+  // A plan of a whole target of one part is the local plan of that part, with other positions.
+  const auto same_operation = [&](const auto& x, const auto& y) {
+    return x.source == y.source && a.target_fragments()[x.target].placement_fragment_id ==
+                                       b.target_fragments()[y.target].placement_fragment_id;
+  };
+  if (a.limits() != b.limits() || a.target_tensors().size() != b.target_tensors().size() ||
+      !std::equal(a.operations().begin(), a.operations().end(), b.operations().begin(),
+                  b.operations().end(), same_operation) ||
+      !same(a.source_executors(), b.source_executors()) ||
       !same(a.target_executors(), b.target_executors()) ||
       !SameValue(a.source_placement(), b.source_placement()) ||
       !SameValue(a.source_manifest(), b.source_manifest()) ||
@@ -392,6 +400,19 @@ void BindLogicalPlan(nb::module_& m) {
   nb::class_<LogicalPlanHandle> plan(m, "LogicalPlan");
   BindExecutors(plan);
   plan.def_prop_ro("total_bytes", [](Self self) { return self.value->total_bytes(); })
+      .def_prop_ro("geometry_digest",
+                   [](Self self) { return ToStr(reshard::GeometryDigestOf(*self.value)); })
+      .def("save",
+           [](Self self) {
+             const std::string saved = ValueOrThrow(reshard::SavePlan(*self.value));
+             return nb::bytes(saved.data(), saved.size());
+           })
+      .def("limits",
+           [](Self self) {
+             const reshard::PlanningLimits& limits = self.value->limits();
+             return nb::make_tuple(limits.max_transfer_regions, limits.max_segments_per_region,
+                                   limits.max_total_lowered_segments);
+           })
       .def_prop_ro("total_segments", [](Self self) { return self.value->total_segments(); })
       .def_prop_ro("memory_bytes", [](Self self) { return self.value->memory_bytes(); })
       .def_prop_ro("operation_count", [](Self self) { return self.value->operations().size(); })
@@ -450,6 +471,26 @@ LogicalPlanHandle PlanWithoutGil(Planning&& planning) {
   return {ValueOrThrow(std::move(made))};
 }
 
+reshard::PlanSource PlanSourceOf(nb::handle source) {
+  if (Classes().stored_manifest.IsInstance(source)) return {nullptr, StoredManifestOf(source)};
+  return {PlacementOf(source, "source"), nullptr};
+}
+
+LogicalPlanHandle ReusePlan(const LogicalPlanHandle& plan, nb::handle source, nb::handle target) {
+  const reshard::PlanSource from = PlanSourceOf(source);
+  const auto to = PlacementOf(target, "target");
+  return PlanWithoutGil([&] { return reshard::ReusePlan(*plan.value, from, to); });
+}
+
+LogicalPlanHandle LoadPlan(nb::handle saved, nb::handle source, nb::handle target) {
+  if (!PyBytes_Check(saved.ptr())) Refuse("saved plan must be bytes");
+  const std::string_view bytes(PyBytes_AS_STRING(saved.ptr()),
+                               static_cast<size_t>(PyBytes_GET_SIZE(saved.ptr())));
+  const reshard::PlanSource from = PlanSourceOf(source);
+  const auto to = PlacementOf(target, "target");
+  return PlanWithoutGil([&] { return reshard::LoadPlan(bytes, from, to); });
+}
+
 LogicalPlanHandle PlanPlacement(nb::handle source, nb::handle target, nb::handle limits) {
   const auto from = PlacementOf(source);
   const auto to = PlacementOf(target);
@@ -496,6 +537,8 @@ void BindPlanner(nb::module_& m) {
   m.def("check_pipeline_route_group", &CheckPipelineRouteGroup, AnyArg("value"));
   m.def("check_placement_executor", &CheckPlacementExecutor, AnyArg("value"));
   BindLogicalPlan(m);
+  m.def("reuse_plan", &ReusePlan, nb::arg("plan"), AnyArg("source"), AnyArg("target"));
+  m.def("load_plan", &LoadPlan, AnyArg("saved"), AnyArg("source"), AnyArg("target"));
   m.def("plan_placement", &PlanPlacement, AnyArg("source"), AnyArg("target"), AnyArg("limits"));
   m.def("plan_placement_to_local_target", &PlanPlacementToLocalTarget, AnyArg("source"),
         AnyArg("target"), AnyArg("participant_id"), AnyArg("limits"));

@@ -4,6 +4,7 @@
 
 #include "manifest/validate.h"
 #include "python/errors.h"
+#include "python/extension_values.h"
 
 namespace mooncake::python {
 
@@ -51,8 +52,9 @@ manifest::ParallelAxis ReadAxis(nb::handle object) {
 
 manifest::TensorDescriptor ReadTensor(nb::handle object) {
   manifest::TensorDescriptor tensor;
-  tensor.global_shape = Ints(Get(object, N().global_shape), "global_shape", 1);
-  if (tensor.global_shape.empty()) Refuse("global_shape must not be empty");
+  const bool extended = Classes().extended_tensor.IsInstance(object);
+  tensor.global_shape = Ints(Get(object, N().global_shape), "global_shape", extended ? 0 : 1);
+  if (tensor.global_shape.empty() && !extended) Refuse("global_shape must not be empty");
   tensor.tensor_id = Text(Get(object, N().tensor_id), "tensor_id");
   tensor.dtype = Text(Get(object, N().dtype), "dtype");
   tensor.itemsize = Int(Get(object, N().itemsize), "itemsize", 1);
@@ -63,6 +65,7 @@ manifest::TensorDescriptor ReadTensor(nb::handle object) {
   tensor.layer_id = OptionalInt(Get(object, N().layer_id), "layer_id", 0);
   tensor.expert_id = OptionalInt(Get(object, N().expert_id), "expert_id", 0);
   tensor.layout_fingerprint = Text(Get(object, N().layout_fingerprint), "layout_fingerprint");
+  if (extended) tensor.extension = ReadExtension(object);
   return tensor;
 }
 
@@ -102,12 +105,20 @@ std::vector<std::string> ReadAliases(nb::handle value) {
   return aliases;
 }
 
+manifest::FragmentForm FormOf(nb::handle fragment) {
+  return Classes().extended_fragment.IsInstance(fragment) ? manifest::FragmentForm::kExtended
+                                                          : manifest::FragmentForm::kBase;
+}
+
 manifest::PlacementFragment ReadPlacementFragment(nb::handle object) {
   manifest::PlacementFragment fragment;
+  const bool extended = FormOf(object) == manifest::FragmentForm::kExtended;
+  const int least = extended ? 0 : 1;
   fragment.global_offset = Ints(Get(object, N().global_offset), "global_offset", 0);
-  fragment.local_shape = Ints(Get(object, N().local_shape), "local_shape", 1);
+  fragment.local_shape = Ints(Get(object, N().local_shape), "local_shape", least);
   fragment.tensor_id = Text(Get(object, N().tensor_id), "tensor_id");
-  fragment.nbytes = U64(Get(object, N().nbytes), "nbytes", 1);
+  fragment.nbytes = U64(Get(object, N().nbytes), "nbytes", static_cast<uint64_t>(least));
+  if (extended) fragment.slot = OptionalInt(Get(object, N().slot), "slot", 0);
   fragment.rank = ReadRankField(object, "rank");
   fragment.pipeline_stage_id =
       OptionalInt(Get(object, N().pipeline_stage_id), "pipeline_stage_id", 0);
@@ -127,6 +138,7 @@ manifest::StoredFragment ReadStoredFragment(nb::handle object) {
   fragment.object_offset = U64(Get(object, N().object_offset), "object_offset", 0);
   fragment.nbytes = U64(Get(object, N().nbytes), "nbytes", 1);
   fragment.aliases = ReadAliases(Get(object, N().aliases));
+  fragment.shares_range = Classes().shared_stored_fragment.IsInstance(object);
   return fragment;
 }
 
@@ -172,6 +184,7 @@ manifest::RuntimeBindingFragment ReadRuntimeFragment(nb::handle object) {
   fragment.storage_nbytes = U64(Get(object, N().storage_nbytes), "storage_nbytes", 1);
   fragment.storage_offset_bytes =
       U64(Get(object, N().storage_offset_bytes), "storage_offset_bytes", 0);
+  fragment.strided = Classes().strided_fragment.IsInstance(object);
   return fragment;
 }
 
@@ -209,15 +222,6 @@ manifest::StoredManifestIdentity ReadStoredManifestIdentity(nb::handle object) {
 
 // ---- to Python ----------------------------------------------------------------------------------
 
-namespace {
-
-// The first and only assignment of a field of a new object.
-void Init(nb::handle object, PyObject* name, nb::handle value) {
-  if (PyObject_GenericSetAttr(object.ptr(), name, value.ptr()) != 0) throw nb::python_error();
-}
-
-}  // namespace
-
 nb::object Maker::Shared(std::string_view text) {
   const auto [it, added] = texts_.try_emplace(text);
   if (added) it->second = ToStr(text);
@@ -254,7 +258,8 @@ nb::object Maker::Aliases(const std::vector<std::string>& aliases) {
 }
 
 nb::object Maker::Tensor(const manifest::TensorDescriptor& tensor) {
-  nb::object object = Classes().tensor_descriptor.Make();
+  nb::object object = tensor.extension == nullptr ? Classes().tensor_descriptor.Make()
+                                                  : Classes().extended_tensor.Make();
   nb::list axes;
   for (const manifest::ParallelAxis& axis : tensor.parallel_axes) axes.append(Axis(axis));
   Init(object, N().tensor_id, ToStr(tensor.tensor_id));
@@ -266,6 +271,7 @@ nb::object Maker::Tensor(const manifest::TensorDescriptor& tensor) {
   Init(object, N().parallel_axes, nb::tuple(axes));
   Init(object, N().layer_id, ToInt(tensor.layer_id));
   Init(object, N().expert_id, ToInt(tensor.expert_id));
+  if (tensor.extension != nullptr) InitExtension(object, *tensor.extension);
   return object;
 }
 
@@ -288,7 +294,9 @@ nb::object Maker::Topology(const manifest::ParallelTopology& topology) {
 }
 
 nb::object Maker::Fragment(const manifest::PlacementFragment& fragment) {
-  nb::object object = Classes().placement_fragment.Make();
+  const bool extended = manifest::IsExtended(fragment);
+  nb::object object =
+      extended ? Classes().extended_fragment.Make() : Classes().placement_fragment.Make();
   Init(object, N().tensor_id, Shared(fragment.tensor_id));
   Init(object, N().global_offset, ToTuple(fragment.global_offset));
   Init(object, N().local_shape, ToTuple(fragment.local_shape));
@@ -297,11 +305,13 @@ nb::object Maker::Fragment(const manifest::PlacementFragment& fragment) {
   Init(object, N().pipeline_stage_id, ToInt(fragment.pipeline_stage_id));
   Init(object, N().aliases, Aliases(fragment.aliases));
   Init(object, N().placement_fragment_id, ToStr(fragment.placement_fragment_id));
+  if (extended) Init(object, N().slot, ToInt(fragment.slot));
   return object;
 }
 
 nb::object Maker::Fragment(const manifest::StoredFragment& fragment) {
-  nb::object object = Classes().stored_fragment.Make();
+  nb::object object = fragment.shares_range ? Classes().shared_stored_fragment.Make()
+                                            : Classes().stored_fragment.Make();
   Init(object, N().fragment_id, ToStr(fragment.fragment_id));
   Init(object, N().tensor_id, Shared(fragment.tensor_id));
   Init(object, N().global_offset, ToTuple(fragment.global_offset));

@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "manifest/types.h"
+#include "manifest/validate.h"
 #include "python/convert.h"
 
 namespace mooncake::python {
@@ -32,6 +33,15 @@ struct ContractClasses {
   PyClass stored_manifest{"mooncake.reshard.weight.storage_manifest", "WeightManifest"};
   PyClass runtime_fragment{"mooncake.reshard.contracts.runtime", "RuntimeBindingFragment"};
   PyClass runtime_binding{"mooncake.reshard.weight.runtime", "WeightRuntimeBindingManifest"};
+  PyClass extended_tensor{"mooncake.reshard.weight.extended", "ExtendedTensor"};
+  PyClass extended_fragment{"mooncake.reshard.weight.extended", "ExtendedFragment"};
+  PyClass shared_stored_fragment{"mooncake.reshard.weight.extended", "SharedStoredFragment"};
+  PyClass strided_fragment{"mooncake.reshard.weight.extended", "StridedBindingFragment"};
+  PyClass owned_box{"mooncake.reshard.weight.extended", "OwnedBox"};
+  PyClass section{"mooncake.reshard.weight.extended", "Section"};
+  PyClass sections{"mooncake.reshard.weight.extended", "Sections"};
+  PyClass block_scales{"mooncake.reshard.weight.extended", "BlockScales"};
+  PyClass packing{"mooncake.reshard.weight.extended", "Packing"};
   PyClass planning_limits{"mooncake.reshard.weight._planner.contracts", "PlanningLimits"};
   PyClass executor{"mooncake.reshard.weight._planner.contracts", "PlacementExecutorPlan"};
   PyClass transfer_region{"mooncake.reshard.weight._planner.regions", "TransferRegion"};
@@ -53,6 +63,9 @@ manifest::StoredManifestIdentity ReadStoredManifestIdentity(nb::handle object);
 
 std::vector<std::string> ReadAliases(nb::handle value);
 
+// What fragment's rules a PlacementFragment object is under, on its own.
+manifest::FragmentForm FormOf(nb::handle fragment);
+
 // Makes objects, sharing the immutable pieces that repeat (ranks, ids, dtypes). Short-lived: holds
 // views of the strings it was shown.
 class Maker {
@@ -67,6 +80,7 @@ class Maker {
 
  private:
   nb::object Axis(const manifest::ParallelAxis& axis);
+  void InitExtension(nb::handle object, const manifest::TensorExtension& extension);
   nb::object Aliases(const std::vector<std::string>& aliases);
 
   std::map<std::array<int64_t, 4>, nb::object> ranks_;

@@ -30,6 +30,10 @@ void Set(nb::handle object, PyObject* name, nb::handle value) {
   if (PyObject_GenericSetAttr(object.ptr(), name, value.ptr()) != 0) throw nb::python_error();
 }
 
+void Init(nb::handle object, PyObject* name, nb::handle value) {
+  if (PyObject_GenericSetAttr(object.ptr(), name, value.ptr()) != 0) throw nb::python_error();
+}
+
 nb::handle PyClass::type() {
   if (type_ == nullptr) {
     type_ = nb::object(nb::module_::import_(module_).attr(name_)).release().ptr();

@@ -31,6 +31,9 @@ nb::object Get(nb::handle object, PyObject* name);
 // Into a frozen dataclass; skipped when it is the same object already.
 void Set(nb::handle object, PyObject* name, nb::handle value);
 
+// The first and only assignment of a field of a new object.
+void Init(nb::handle object, PyObject* name, nb::handle value);
+
 // An argument that may be anything, None too: the function's own reading judges it.
 inline auto AnyArg(const char* name) { return nb::arg(name).none(); }
 

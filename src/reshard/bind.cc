@@ -76,7 +76,12 @@ BoundOperation BoundPlan::operation(size_t index) const {
   bound.object = object_of_[index];
   bound.object_offset = plan_->source_stored_fragments()[operation.source].object_offset;
   bound.target_address = addresses_[operation.target];
-  bound.region = plan_->region(index);
+  const auto strides = strides_.find(operation.target);
+  bound.region =
+      strides == strides_.end()
+          ? plan_->region(index)
+          : geometry::RegionToView(plan_->source_box(index), plan_->target_box(index),
+                                   plan_->overlap(index), plan_->itemsize(index), strides->second);
   return bound;
 }
 
@@ -85,13 +90,21 @@ Result<BoundPlanPtr> BindStoredToLocalTarget(LogicalPlanPtr plan,
   MC_RETURN_IF_ERROR(CheckSidesMatch(*plan, binding));
   MC_RETURN_IF_ERROR(manifest::ValidateRuntimeBinding(*plan->target_placement(), binding));
   const std::shared_ptr<BoundPlan> bound(new BoundPlan);
-  // The validated binding has exactly the part's fragments, both sorted by id.
-  const std::span<const manifest::PlacementFragment> targets = plan->target_fragments();
-  MC_CHECK(targets.size() == binding.fragments.size());
-  for (size_t i = 0; i < targets.size(); ++i) {
-    MC_CHECK(targets[i].placement_fragment_id == binding.fragments[i].placement_fragment_id);
-    bound->addresses_.push_back(binding.fragments[i].address);
+  // The validated binding has exactly the part's fragments that hold elements, both sorted by id.
+  size_t next = 0;
+  for (const manifest::PlacementFragment& target : plan->target_fragments()) {
+    const auto position = static_cast<uint32_t>(bound->addresses_.size());
+    if (target.is_empty()) {
+      bound->addresses_.push_back(0);
+      continue;
+    }
+    MC_CHECK(next < binding.fragments.size());
+    const RuntimeBindingFragment& runtime = binding.fragments[next++];
+    MC_CHECK(target.placement_fragment_id == runtime.placement_fragment_id);
+    bound->addresses_.push_back(runtime.address);
+    if (runtime.strided) bound->strides_.emplace(position, runtime.strides_bytes);
   }
+  MC_CHECK(next == binding.fragments.size());
   ObjectTable table = TabulateObjects(*plan);
   for (size_t i = 0; i < plan->operations().size(); ++i) {
     SourceObject& object = table.objects[table.object_of[i]];

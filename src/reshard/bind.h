@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/status.h"
@@ -28,11 +29,12 @@ struct SourceObject {
 };
 
 struct BoundOperation {
-  uint32_t operation = 0;          // index into the plan's operations
-  uint32_t object = 0;             // index into BoundPlan::objects()
-  uint64_t object_offset = 0;      // where the source fragment begins in its object
-  uint64_t target_address = 0;     // where the target fragment begins in memory
-  geometry::StridedRegion region;  // canonical; relative to those two
+  uint32_t operation = 0;       // index into the plan's operations
+  uint32_t object = 0;          // index into BoundPlan::objects()
+  uint64_t object_offset = 0;   // where the source fragment begins in its object
+  uint64_t target_address = 0;  // where the target fragment begins in memory
+  // Relative to those two; canonical unless the target is bound to a strided view.
+  geometry::StridedRegion region;
 };
 
 class BoundPlan {
@@ -56,7 +58,8 @@ class BoundPlan {
   LogicalPlanPtr plan_;
   std::vector<SourceObject> objects_;
   std::vector<uint32_t> object_of_;  // per operation
-  std::vector<uint64_t> addresses_;  // per target fragment of the plan
+  std::vector<uint64_t> addresses_;  // per target fragment of the plan; 0: an empty one
+  std::unordered_map<uint32_t, manifest::Extents> strides_;  // of target fragments in strided views
 };
 using BoundPlanPtr = std::shared_ptr<const BoundPlan>;
 

@@ -25,12 +25,18 @@ namespace mooncake::reshard {
 
 using Bytes = std::vector<uint8_t>;
 
+// What is added to every index of a tensor, so that tensors differ in content.
+inline uint64_t SaltOf(const std::string& tensor_id) {
+  return std::hash<std::string>()(tensor_id) % 251;
+}
+
 // The dense row-major bytes of one box, written element by element.
 inline Bytes CutBox(const manifest::TensorDescriptor& tensor, const manifest::Extents& offset,
                     const manifest::Extents& shape) {
   const auto itemsize = static_cast<size_t>(tensor.itemsize);
-  const uint64_t salt = std::hash<std::string>()(tensor.tensor_id) % 251;
+  const uint64_t salt = SaltOf(tensor.tensor_id);
   Bytes bytes;
+  if (geometry::VolumeOf(shape) == 0) return bytes;
   manifest::Extents at = offset;
   while (true) {
     uint64_t index = 0;
@@ -122,7 +128,7 @@ inline std::map<std::string, Bytes> UploadedObjects(const UploadPlan& plan) {
   return objects;
 }
 
-// Real memory for every fragment of one part, with a binding to it.
+// Real memory for every fragment of one part that holds elements, with a binding to it.
 struct BoundMemory {
   std::vector<Bytes> buffers;
   manifest::RuntimeBindingPtr binding;
@@ -141,6 +147,10 @@ inline BoundMemory BindMemory(const manifest::Placement& placement,
   binding.revision = placement.revision;
   binding.participant_id = part.participant_id;
   for (const manifest::PlacementFragment& fragment : part.fragments) {
+    if (fragment.is_empty()) {
+      memory.buffers.emplace_back();
+      continue;
+    }
     Bytes& buffer = memory.buffers.emplace_back(fragment.nbytes, uint8_t{0xee});
     const auto* tensor = manifest::FindTensor(part.tensors, fragment.tensor_id);
     manifest::RuntimeBindingFragment bound;

@@ -33,6 +33,7 @@ void FragmentGroups::Load(const manifest::TensorDescriptor& tensor,
   member_boxes_.clear();
   for (uint32_t member : members) {
     const manifest::PlacementFragment& fragment = fragments[member];
+    if (fragment.is_empty()) continue;
     member_boxes_.push_back(geometry::UncheckedBox(fragment.global_offset, fragment.local_shape));
     Entry& entry = entries_.emplace_back();
     entry.fragment = member;

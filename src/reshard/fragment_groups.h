@@ -36,8 +36,9 @@ class FragmentGroups {
     bool tiles = false;  // its distinct boxes tile the tensor exactly
   };
 
-  // The fragments of one tensor, whose position in `by_tensor` is `position` and which has at most
-  // geometry::kMaxRank dimensions. Group::tiles means something only with `prove_tiling`.
+  // The fragments of one tensor that hold elements. Its position in `by_tensor` is `position` and
+  // it has at most geometry::kMaxRank dimensions. Group::tiles means something only with
+  // `prove_tiling`.
   void Load(const manifest::TensorDescriptor& tensor,
             std::span<const manifest::PlacementFragment> fragments,
             const FragmentsByTensor& by_tensor, size_t position, bool prove_tiling);

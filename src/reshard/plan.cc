@@ -76,9 +76,13 @@ Box LogicalPlan::overlap(size_t operation) const {
   return *overlap;
 }
 
+uint64_t LogicalPlan::itemsize(size_t operation) const {
+  return ItemsizeOf(target_fragment(operation));
+}
+
 geometry::StridedRegion LogicalPlan::region(size_t operation) const {
   return geometry::CanonicalRegion(source_box(operation), target_box(operation), overlap(operation),
-                                   ItemsizeOf(target_fragment(operation)));
+                                   itemsize(operation));
 }
 
 size_t LogicalPlan::memory_bytes() const {

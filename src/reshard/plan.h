@@ -85,8 +85,13 @@ class LogicalPlan {
   geometry::Box source_box(size_t operation) const;
   geometry::Box target_box(size_t operation) const;
   geometry::Box overlap(size_t operation) const;
+  // Bytes of one element (one item of a packed tensor).
+  uint64_t itemsize(size_t operation) const;
   // Canonical form, relative to the starts of the two fragments.
   geometry::StridedRegion region(size_t operation) const;
+
+  // Every operation copies all that its two fragments share (as the planner's do).
+  bool copies_whole_overlaps() const { return overlaps_.empty(); }
 
   uint64_t total_bytes() const { return total_bytes_; }
   uint64_t total_segments() const { return total_segments_; }  // saturates

@@ -44,6 +44,16 @@ class PlanAssembler {
     plan_->total_segments_ = total_segments;
     return *this;
   }
+  // Operations, executors and limits of a plan whose fragments have the same positions.
+  PlanAssembler& LikeThat(const LogicalPlan& plan) {
+    plan_->operations_ = plan.operations_;
+    plan_->overlaps_ = plan.overlaps_;
+    plan_->total_bytes_ = plan.total_bytes_;
+    plan_->total_segments_ = plan.total_segments_;
+    plan_->source_executors_ = plan.source_executors_;
+    plan_->target_executors_ = plan.target_executors_;
+    return Limits(plan.limits_);
+  }
   PlanAssembler& Executors(std::vector<uint32_t> source, std::vector<uint32_t> target) {
     plan_->source_executors_ = std::move(source);
     plan_->target_executors_ = std::move(target);

@@ -379,6 +379,7 @@ class PlanChecker {
     }
     for (uint32_t part : target_executors_) {
       for (const PlacementFragment& fragment : placement.parts[part].fragments) {
+        if (fragment.is_empty()) continue;
         const Box whole = geometry::UncheckedBox(fragment.global_offset, fragment.local_shape);
         const auto it = overlaps.find(fragment.placement_fragment_id);
         if (it == overlaps.end() || !geometry::BoxesExactlyCover(whole, it->second)) {

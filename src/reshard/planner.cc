@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "geometry/cover.h"
 #include "manifest/lookup.h"
+#include "reshard/compatibility.h"
 #include "reshard/fragment_groups.h"
 #include "reshard/plan_assembler.h"
 #include "reshard/source_index.h"
@@ -33,7 +34,7 @@ struct Target {
   std::vector<uint32_t> used_parts() const {
     std::vector<uint32_t> used;
     for (uint32_t p = 0; p < placement->parts.size(); ++p) {
-      if (part ? p == *part : !placement->parts[p].fragments.empty()) used.push_back(p);
+      if (part ? p == *part : manifest::HoldsElements(placement->parts[p])) used.push_back(p);
     }
     return used;
   }
@@ -64,24 +65,6 @@ Result<Target> LocalTarget(const manifest::PlacementPtr& placement,
                 part->fragments};
 }
 
-Status CheckIdentity(const SourceIndex& source, const manifest::Placement& target) {
-  const auto differ = [](const char* field, const std::string& a, const std::string& b) {
-    return InvalidArgument(std::string("source and target ") + field + " differ: " + a + " and " +
-                           b);
-  };
-  if (source.resource_id() != target.resource_id) {
-    return differ("resource_id", source.resource_id(), target.resource_id);
-  }
-  if (source.revision() != target.revision) {
-    return differ("revision", source.revision(), target.revision);
-  }
-  if (source.weight_generation() != target.weight_generation) {
-    return differ("weight_generation", std::to_string(source.weight_generation()),
-                  std::to_string(target.weight_generation));
-  }
-  return OkStatus();
-}
-
 std::string JoinIds(std::span<const TensorDescriptor* const> tensors) {
   std::string joined;
   for (const TensorDescriptor* tensor : tensors) {
@@ -91,14 +74,25 @@ std::string JoinIds(std::span<const TensorDescriptor* const> tensors) {
   return joined;
 }
 
+// What the target leaves out on purpose, the source has.
+Status CheckOmitted(const SourceIndex& source, const manifest::Placement& target) {
+  std::string unknown;
+  for (const std::string& id : target.omitted_tensors) {
+    if (!source.table().Find(id)) unknown += (unknown.empty() ? "" : ", ") + id;
+  }
+  if (unknown.empty()) return OkStatus();
+  return InvalidArgument("target manifests omit unknown tensors: " + unknown);
+}
+
 // Checks the tensor sets and returns, for each target tensor, its position among the source's.
 Result<std::vector<uint32_t>> MatchTensors(const SourceIndex& source, const Target& target) {
   const TensorList& wanted = *target.tensors;
   const TensorList& offered = *source.tensors();
-  if (target.part && target.fragments.empty()) {
+  if (target.part && !manifest::HoldsElements(target.placement->parts[*target.part])) {
     return InvalidArgument("local target manifest has no fragments: " +
                            target.placement->parts[*target.part].participant_id);
   }
+  MC_RETURN_IF_ERROR(CheckOmitted(source, *target.placement));
   std::vector<uint32_t> positions(wanted.size());
   const auto same_id = [](const auto* a, const auto* b) { return a->tensor_id == b->tensor_id; };
   if (std::equal(wanted.begin(), wanted.end(), offered.begin(), offered.end(), same_id)) {
@@ -110,6 +104,10 @@ Result<std::vector<uint32_t>> MatchTensors(const SourceIndex& source, const Targ
     std::set_difference(offered.begin(), offered.end(), wanted.begin(), wanted.end(),
                         std::back_inserter(missing),
                         [](const auto* a, const auto* b) { return a->tensor_id < b->tensor_id; });
+    std::erase_if(missing, [&target](const TensorDescriptor* tensor) {
+      const std::vector<std::string>& omitted = target.placement->omitted_tensors;
+      return std::binary_search(omitted.begin(), omitted.end(), tensor->tensor_id);
+    });
     if (!missing.empty()) {
       return InvalidArgument("target manifests are missing tensors: " + JoinIds(missing));
     }
@@ -127,40 +125,6 @@ Result<std::vector<uint32_t>> MatchTensors(const SourceIndex& source, const Targ
     return InvalidArgument("target manifests contain unknown tensors: " + JoinIds(unknown));
   }
   return positions;
-}
-
-// What must agree for bytes to be interchangeable; how the two sides are cut may differ.
-Status CheckCompatible(const TensorDescriptor& source, const TensorDescriptor& target) {
-  if (source.layout_fingerprint != target.layout_fingerprint) {
-    return InvalidArgument("layout mismatch for tensor " + target.tensor_id + ": source " +
-                           source.layout_fingerprint + ", target " + target.layout_fingerprint);
-  }
-  const auto mismatch = [&](const char* field, const std::string& a, const std::string& b) {
-    return InvalidArgument("tensor descriptor mismatch: " + target.tensor_id + ": " + field +
-                           " is " + a + " in the source, " + b + " in the target");
-  };
-  const auto number = [](const std::optional<int64_t>& value) {
-    return value ? std::to_string(*value) : std::string("none");
-  };
-  const auto shape = [](const manifest::Extents& extents) {
-    std::string text = "(";
-    for (int64_t extent : extents) text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
-    return text + ")";
-  };
-  if (source.global_shape != target.global_shape) {
-    return mismatch("global_shape", shape(source.global_shape), shape(target.global_shape));
-  }
-  if (source.dtype != target.dtype) return mismatch("dtype", source.dtype, target.dtype);
-  if (source.itemsize != target.itemsize) {
-    return mismatch("itemsize", std::to_string(source.itemsize), std::to_string(target.itemsize));
-  }
-  if (source.layer_id != target.layer_id) {
-    return mismatch("layer_id", number(source.layer_id), number(target.layer_id));
-  }
-  if (source.expert_id != target.expert_id) {
-    return mismatch("expert_id", number(source.expert_id), number(target.expert_id));
-  }
-  return OkStatus();
 }
 
 // The source boxes that a target box needs, in the order of their operations.
@@ -223,7 +187,8 @@ class Planner {
         finder_(*source_) {}
 
   Result<LogicalPlanPtr> Run() {
-    MC_RETURN_IF_ERROR(CheckIdentity(*source_, *target_.placement));
+    MC_RETURN_IF_ERROR(CheckSameRevision(source_->resource_id(), source_->revision(),
+                                         source_->weight_generation(), *target_.placement));
     MC_ASSIGN_OR_RETURN(source_tensor_, MatchTensors(*source_, target_));
     MC_RETURN_IF_ERROR(ValidateTensorRanks(*target_.tensors));
     GroupFragments();
@@ -251,7 +216,7 @@ class Planner {
     const bool can_plan = this->can_plan();
     for (uint32_t tensor = 0; tensor < target_.tensors->size(); ++tensor) {
       groups_.Load(*(*target_.tensors)[tensor], target_.fragments, by_tensor_, tensor,
-                   /*prove_tiling=*/!target_.part);
+                   /*prove_tiling=*/!target_.part && !(*target_.tensors)[tensor]->is_owned());
       if (!target_.part) MC_RETURN_IF_ERROR(CheckTargetCovered(tensor, dps));
       if (can_plan && !faulty_) faulty_ = !PlanTensor(tensor);
     }
@@ -262,7 +227,7 @@ class Planner {
   std::vector<int64_t> TargetDps() const {
     std::vector<int64_t> dps;
     for (const manifest::PlacementPart& part : target_.placement->parts) {
-      if (!part.fragments.empty()) dps.push_back(part.rank.dp);
+      if (manifest::HoldsElements(part)) dps.push_back(part.rank.dp);
     }
     std::sort(dps.begin(), dps.end());
     dps.erase(std::unique(dps.begin(), dps.end()), dps.end());
@@ -273,6 +238,10 @@ class Planner {
   Status CheckTargetCovered(uint32_t tensor, const std::vector<int64_t>& dps) const {
     const TensorDescriptor& descriptor = *(*target_.tensors)[tensor];
     const std::vector<FragmentGroups::Group>& groups = groups_.groups();
+    // The placement proved an owned tensor; an empty one has nothing to cover.
+    if (descriptor.is_owned() || geometry::VolumeOf(descriptor.global_shape) == 0) {
+      return OkStatus();
+    }
     if (IsDpOwned(descriptor)) {
       for (const FragmentGroups::Group& group : groups) {
         if (group.tiles) continue;
@@ -350,6 +319,7 @@ class Planner {
       const TensorDescriptor& descriptor = *(*target_.tensors)[tensor_of_[f]];
       MC_RETURN_IF_ERROR(CheckCompatible(*(*source_->tensors())[source_tensor], descriptor));
       const PlacementFragment& fragment = target_.fragments[f];
+      if (fragment.is_empty()) continue;
       const ReplicaSelection& selection = source_->SelectionFor(source_tensor, fragment.rank.dp);
       if (!finder_.Find(source_->tiling(selection),
                         geometry::UncheckedBox(fragment.global_offset, fragment.local_shape),

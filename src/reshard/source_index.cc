@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "geometry/cover.h"
+#include "manifest/lookup.h"
 
 namespace mooncake::reshard {
 
@@ -77,10 +78,11 @@ SourceIndex::SourceIndex(manifest::PlacementPtr placement) : placement_(std::mov
 
   std::vector<int64_t> dps;
   for (const manifest::PlacementPart& part : placement_->parts) {
-    if (!part.fragments.empty()) dps.push_back(part.rank.dp);
+    if (manifest::HoldsElements(part)) dps.push_back(part.rank.dp);
   }
   std::sort(dps.begin(), dps.end());
   dps.erase(std::unique(dps.begin(), dps.end()), dps.end());
+  if (dps.empty()) dps.push_back(0);  // nothing but empty tensors
   std::vector<bool> complete(dps.size(), true);
 
   fragments_.reserve(fragments.size());
@@ -88,8 +90,16 @@ SourceIndex::SourceIndex(manifest::PlacementPtr placement) : placement_(std::mov
   tensor_selections_.resize(tensors_->size());
   FragmentGroups groups;
   for (uint32_t tensor = 0; tensor < tensors_->size(); ++tensor) {
-    groups.Load(*(*tensors_)[tensor], fragments, by_tensor, tensor, /*prove_tiling=*/true);
-    IndexTensor(tensor, groups, part_of_fragment, dps, &complete);
+    const bool owned = (*tensors_)[tensor]->is_owned();
+    groups.Load(*(*tensors_)[tensor], fragments, by_tensor, tensor, /*prove_tiling=*/!owned);
+    tensor_selections_[tensor].first = static_cast<uint32_t>(selections_.size());
+    if (owned) {
+      IndexOwned(tensor, groups, part_of_fragment, dps);
+    } else if (groups.entries().empty()) {  // a tensor without elements
+      selections_.push_back({AddTiling({}, true), static_cast<uint32_t>(fragments_.size())});
+    } else {
+      IndexTensor(tensor, groups, part_of_fragment, dps, &complete);
+    }
   }
   for (uint32_t d = 0; d < dps.size(); ++d) {
     if (!complete[d]) continue;
@@ -108,7 +118,6 @@ void SourceIndex::IndexTensor(uint32_t tensor, const FragmentGroups& groups,
   const manifest::TensorDescriptor& descriptor = *(*tensors_)[tensor];
   const std::span<const FragmentGroups::Group> all = groups.groups();
   TensorSelections& selections = tensor_selections_[tensor];
-  selections.first = static_cast<uint32_t>(selections_.size());
   if (IsDpOwned(descriptor)) {
     const auto tiles = [](const FragmentGroups::Group& group) { return group.tiles; };
     if (std::none_of(all.begin(), all.end(), tiles)) {
@@ -136,6 +145,66 @@ void SourceIndex::IndexTensor(uint32_t tensor, const FragmentGroups& groups,
       selections_.emplace_back();
     }
   }
+}
+
+std::vector<const FragmentGroups::Entry*> ChooseOwners(const manifest::TensorDescriptor& tensor,
+                                                       const FragmentGroups& groups, int64_t dp) {
+  // By box, an owner in dp, rank, fragment: the first entry of a box is the one to read.
+  std::vector<const FragmentGroups::Entry*> by_box;
+  for (const FragmentGroups::Entry& entry : groups.entries()) by_box.push_back(&entry);
+  std::sort(by_box.begin(), by_box.end(), [dp](const auto* a, const auto* b) {
+    return std::tuple(a->box, a->rank[0] != dp, a->rank, a->fragment) <
+           std::tuple(b->box, b->rank[0] != dp, b->rank, b->fragment);
+  });
+  std::vector<const FragmentGroups::Entry*> first;
+  std::vector<const FragmentGroups::Entry*> chosen;
+  for (const manifest::OwnedTiling& tiling : tensor.extension->ownership) {
+    chosen.clear();
+    bool all_in_dp = true;
+    for (const manifest::OwnedBox& owned : tiling) {
+      const Box box = geometry::UncheckedBox(owned.offset, owned.shape);
+      const auto it = std::lower_bound(by_box.begin(), by_box.end(), box,
+                                       [&groups](const auto* entry, const Box& wanted) {
+                                         return groups.boxes()[entry->box] < wanted;
+                                       });
+      MC_CHECK(it != by_box.end() && groups.boxes()[(*it)->box] == box);  // the placement proved it
+      chosen.push_back(*it);
+      all_in_dp = all_in_dp && (*it)->rank[0] == dp;
+    }
+    if (all_in_dp) return chosen;
+    if (first.empty()) first = chosen;
+  }
+  return first;
+}
+
+void SourceIndex::IndexOwned(uint32_t tensor, const FragmentGroups& groups,
+                             std::span<const uint32_t> part_of_fragment,
+                             const std::vector<int64_t>& dps) {
+  const manifest::TensorDescriptor& descriptor = *(*tensors_)[tensor];
+  TensorSelections& selections = tensor_selections_[tensor];
+  // One tiling of boxes with one owner each leaves nothing to choose.
+  const bool no_choice = descriptor.extension->ownership.size() == 1 &&
+                         groups.entries().size() == groups.boxes().size();
+  std::vector<const FragmentGroups::Entry*> previous;
+  for (const int64_t dp : std::span(dps).first(no_choice ? 1 : dps.size())) {
+    std::vector<const FragmentGroups::Entry*> chosen = ChooseOwners(descriptor, groups, dp);
+    if (chosen == previous) {
+      selections_.push_back(ReplicaSelection(selections_.back()));
+      continue;
+    }
+    ReplicaSelection selection;
+    selection.first = static_cast<uint32_t>(fragments_.size());
+    std::vector<Box> boxes;
+    for (const FragmentGroups::Entry* entry : chosen) {
+      boxes.push_back(groups.boxes()[entry->box]);
+      fragments_.push_back(entry->fragment);
+      parts_.push_back(part_of_fragment[entry->fragment]);
+    }
+    selection.tiling = AddTiling(boxes, true);
+    selections_.push_back(selection);
+    previous = std::move(chosen);
+  }
+  selections.single = selections_.size() - selections.first == 1;
 }
 
 ReplicaSelection SourceIndex::Select(const FragmentGroups& groups,

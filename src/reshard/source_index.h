@@ -87,6 +87,9 @@ class SourceIndex {
   void IndexTensor(uint32_t tensor, const FragmentGroups& groups,
                    std::span<const uint32_t> part_of_fragment, const std::vector<int64_t>& dps,
                    std::vector<bool>* complete);
+  // A tensor that declares who holds which box: a selection for each dp rank, one if all are equal.
+  void IndexOwned(uint32_t tensor, const FragmentGroups& groups,
+                  std::span<const uint32_t> part_of_fragment, const std::vector<int64_t>& dps);
   ReplicaSelection Select(const FragmentGroups& groups, const FragmentGroups::Group& group,
                           std::span<const uint32_t> part_of_fragment);
   uint32_t AddTiling(std::span<const geometry::Box> boxes, bool exact);
@@ -107,6 +110,12 @@ class SourceIndex {
   std::vector<uint32_t> fragments_;
   std::vector<uint32_t> parts_;
 };
+
+// For each box of the tiling to read for `dp`, the entry (of `groups`, loaded with the owned
+// tensor) to read it from: an owner in `dp` if there is one, else the first owner; by rank,
+// fragment. The tiling is the first whose boxes all have an owner in `dp`, else the first.
+std::vector<const FragmentGroups::Entry*> ChooseOwners(const manifest::TensorDescriptor& tensor,
+                                                       const FragmentGroups& groups, int64_t dp);
 
 // INVALID_ARGUMENT for the first tensor of more dimensions than the planner takes.
 Status ValidateTensorRanks(std::span<const manifest::TensorDescriptor* const> tensors);

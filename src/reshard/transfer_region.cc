@@ -43,6 +43,12 @@ struct RegionBoxes {
   Box overlap;
 };
 
+// A scalar's box has no dimensions.
+Result<Box> BoxOf(const Extents& offset, const Extents& shape) {
+  if (offset.empty() && shape.empty()) return geometry::UncheckedBox(offset, shape);
+  return geometry::MakeBox(offset, shape);
+}
+
 Result<RegionBoxes> BoxesOf(const TransferRegion& region) {
   const FragmentView source = SourceView(region);
   const FragmentView target = ViewOf(region.target);
@@ -63,14 +69,14 @@ Result<RegionBoxes> BoxesOf(const TransferRegion& region) {
   }
   const bool offsets_valid = std::all_of(region.overlap_offset.begin(), region.overlap_offset.end(),
                                          [](int64_t offset) { return offset >= 0; });
-  const Result<Box> overlap = geometry::MakeBox(region.overlap_offset, region.overlap_shape);
+  const Result<Box> overlap = BoxOf(region.overlap_offset, region.overlap_shape);
   if (!offsets_valid || !overlap.ok()) {
     return InvalidArgument("transfer region logical box is invalid: " +
                            (overlap.ok() ? overlap->ToString() : overlap.status().message()));
   }
   RegionBoxes boxes;
-  MC_ASSIGN_OR_RETURN(boxes.source, geometry::MakeBox(source.offset, source.shape));
-  MC_ASSIGN_OR_RETURN(boxes.target, geometry::MakeBox(target.offset, target.shape));
+  MC_ASSIGN_OR_RETURN(boxes.source, BoxOf(source.offset, source.shape));
+  MC_ASSIGN_OR_RETURN(boxes.target, BoxOf(target.offset, target.shape));
   boxes.overlap = *overlap;
   for (const auto& [side, box] :
        {std::pair("source", &boxes.source), std::pair("target", &boxes.target)}) {

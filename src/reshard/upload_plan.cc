@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
 #include "base/digest.h"
 #include "base/url_encode.h"
+#include "geometry/box.h"
 #include "manifest/lookup.h"
 #include "manifest/validate.h"
 #include "reshard/fragment_groups.h"
@@ -46,6 +49,19 @@ struct Candidate {
 struct ChosenBoxes {
   std::vector<BoxToUpload> boxes;     // by tensor, box
   std::vector<Candidate> candidates;  // of one box: by participant
+
+  std::span<const Candidate> of(const BoxToUpload& box) const {
+    return std::span(candidates).subspan(box.first_candidate, box.candidates);
+  }
+  uint32_t first_fragment(const BoxToUpload& box) const {
+    return candidates[box.first_candidate].fragment;
+  }
+};
+
+// A box of a tensor with another name that is in the revision already: an alias of `of`'s box.
+struct Twin {
+  uint32_t fragment = 0;
+  uint32_t of = 0;  // position in ChosenBoxes::boxes
 };
 
 // The group that the planner would read for this tensor.
@@ -57,37 +73,154 @@ const FragmentGroups::Group& ChosenGroup(const FragmentGroups& groups, bool dp_o
   return *it;
 }
 
+// The boxes that the entries hold, all holders of a box as its candidates. `entries` are by box.
+class BoxCollector {
+ public:
+  explicit BoxCollector(const manifest::Placement& placement)
+      : placement_(placement), part_of_fragment_(PartsOfFragments(placement)) {}
+
+  void Add(const FragmentGroups::Entry& entry) {
+    if (entry.box != last_box_) {
+      last_box_ = entry.box;
+      chosen_.boxes.push_back({placement_.fragments[entry.fragment].nbytes,
+                               static_cast<uint32_t>(chosen_.candidates.size()), 0});
+    }
+    ++chosen_.boxes.back().candidates;
+    chosen_.candidates.push_back({entry.fragment, part_of_fragment_[entry.fragment]});
+  }
+  void NextTensor() { last_box_ = UINT32_MAX; }
+  ChosenBoxes Take() {
+    for (const BoxToUpload& box : chosen_.boxes) {
+      const auto first = chosen_.candidates.begin() + box.first_candidate;
+      std::stable_sort(first, first + box.candidates,
+                       [](const Candidate& a, const Candidate& b) { return a.part < b.part; });
+    }
+    return std::move(chosen_);
+  }
+
+ private:
+  const manifest::Placement& placement_;
+  std::vector<uint32_t> part_of_fragment_;
+  uint32_t last_box_ = UINT32_MAX;
+  ChosenBoxes chosen_;
+};
+
+// Each box that the planner would read of an owned tensor, with all its owners in `dp` where it has
+// any there.
+void AddOwned(const TensorDescriptor& tensor, const FragmentGroups& groups, int64_t dp,
+              BoxCollector* boxes) {
+  std::vector<FragmentGroups::Entry> by_box(groups.entries().begin(), groups.entries().end());
+  std::stable_sort(by_box.begin(), by_box.end(),
+                   [](const auto& a, const auto& b) { return a.box < b.box; });
+  for (const FragmentGroups::Entry* chosen : ChooseOwners(tensor, groups, dp)) {
+    const auto [first, last] =
+        std::equal_range(by_box.begin(), by_box.end(), *chosen,
+                         [](const auto& a, const auto& b) { return a.box < b.box; });
+    for (auto entry = first; entry != last; ++entry) {
+      if (chosen->rank[0] != dp || entry->rank[0] == dp) boxes->Add(*entry);
+    }
+  }
+}
+
 ChosenBoxes ChooseBoxes(const manifest::Placement& placement, const SourceIndex& index) {
   const int64_t dp = index.complete_dps()[0];
-  const std::vector<uint32_t> part_of_fragment = PartsOfFragments(placement);
   const TensorList& tensors = *index.tensors();
   const FragmentsByTensor by_tensor =
       GroupByTensor(TensorsOf(placement.fragments, index.table()), tensors.size());
-  ChosenBoxes chosen;
+  BoxCollector boxes(placement);
   FragmentGroups groups;
   for (size_t tensor = 0; tensor < tensors.size(); ++tensor) {
     groups.Load(*tensors[tensor], placement.fragments, by_tensor, tensor,
                 /*prove_tiling=*/false);
-    const auto entries = groups.of(ChosenGroup(groups, IsDpOwned(*tensors[tensor]), dp));
-    for (size_t i = 0; i < entries.size(); ++i) {
-      if (i == 0 || entries[i].box != entries[i - 1].box) {
-        chosen.boxes.push_back({placement.fragments[entries[i].fragment].nbytes,
-                                static_cast<uint32_t>(chosen.candidates.size()), 0});
-      }
-      ++chosen.boxes.back().candidates;
-      chosen.candidates.push_back({entries[i].fragment, part_of_fragment[entries[i].fragment]});
+    boxes.NextTensor();
+    if (groups.entries().empty()) continue;  // a tensor without elements
+    if (tensors[tensor]->is_owned()) {
+      AddOwned(*tensors[tensor], groups, dp, &boxes);
+      continue;
+    }
+    for (const FragmentGroups::Entry& entry :
+         groups.of(ChosenGroup(groups, IsDpOwned(*tensors[tensor]), dp))) {
+      boxes.Add(entry);
     }
   }
-  for (const BoxToUpload& box : chosen.boxes) {
-    const auto first = chosen.candidates.begin() + box.first_candidate;
-    std::sort(first, first + box.candidates,
-              [](const Candidate& a, const Candidate& b) { return a.part < b.part; });
-  }
-  return chosen;
+  return boxes.Take();
 }
 
-// The fragments each part uploads, ascending.
-std::vector<std::vector<uint32_t>> ShareOut(const ChosenBoxes& chosen, size_t part_count) {
+// The alias tuples that the stored contract can say: wherever one member is stored, all are, with
+// the same box, and with descriptors that differ in the name alone.
+class StorableAliases {
+ public:
+  StorableAliases(const manifest::Placement& placement, const ChosenBoxes& chosen)
+      : placement_(placement) {
+    for (uint32_t b = 0; b < chosen.boxes.size(); ++b) {
+      const PlacementFragment& f = placement.fragments[chosen.first_fragment(chosen.boxes[b])];
+      if (!f.aliases.empty()) members_[f.aliases][GeometryOf(f)].emplace(f.tensor_id, b);
+    }
+    for (const auto& [aliases, geometries] : members_) {
+      if (Storable(aliases, geometries)) storable_.insert(aliases);
+    }
+  }
+
+  // Takes the boxes out of `chosen` that a box of the group's first member has the bytes of.
+  std::vector<Twin> TakeTwins(ChosenBoxes* chosen) const {
+    std::vector<uint32_t> primary(chosen->boxes.size());
+    std::iota(primary.begin(), primary.end(), 0u);
+    for (const Aliases& aliases : storable_) {
+      for (const auto& [geometry, members] : members_.at(aliases)) {
+        for (const auto& [tensor_id, box] : members) primary[box] = members.at(aliases[0]);
+      }
+    }
+    std::vector<Twin> twins;
+    std::vector<BoxToUpload> kept;
+    std::vector<uint32_t> new_position(chosen->boxes.size());
+    for (uint32_t b = 0; b < chosen->boxes.size(); ++b) {
+      if (primary[b] == b) {
+        new_position[b] = static_cast<uint32_t>(kept.size());
+        kept.push_back(chosen->boxes[b]);
+      } else {
+        twins.push_back({chosen->first_fragment(chosen->boxes[b]), primary[b]});
+      }
+    }
+    for (Twin& twin : twins) twin.of = new_position[twin.of];
+    chosen->boxes = std::move(kept);
+    return twins;
+  }
+
+ private:
+  using Aliases = std::vector<std::string>;
+  using Geometry = std::tuple<manifest::Extents, manifest::Extents, uint64_t>;
+  using Members = std::map<Geometry, std::map<std::string, uint32_t>>;  // tensor id -> box
+
+  static Geometry GeometryOf(const PlacementFragment& f) {
+    return {f.global_offset, f.local_shape, f.nbytes};
+  }
+
+  bool Storable(const Aliases& aliases, const Members& geometries) const {
+    for (const auto& [geometry, present] : geometries) {
+      if (!std::equal(
+              present.begin(), present.end(), aliases.begin(), aliases.end(),
+              [](const auto& member, const std::string& id) { return member.first == id; })) {
+        return false;
+      }
+    }
+    const TensorDescriptor& first = *manifest::FindTensor(placement_.tensors, aliases[0]);
+    return std::all_of(aliases.begin(), aliases.end(), [&](const std::string& alias) {
+      return EqualApartFromId(first, *manifest::FindTensor(placement_.tensors, alias));
+    });
+  }
+
+  const manifest::Placement& placement_;
+  std::map<Aliases, Members> members_;
+  std::set<Aliases> storable_;
+};
+
+// Which part brings each box, and the fragments of each part, ascending.
+struct Shares {
+  std::vector<uint32_t> fragment_of_box;
+  std::vector<std::vector<uint32_t>> fragments_of_part;
+};
+
+Shares ShareOut(const ChosenBoxes& chosen, size_t part_count) {
   std::vector<uint32_t> order(chosen.boxes.size());
   std::iota(order.begin(), order.end(), 0u);
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
@@ -97,19 +230,20 @@ std::vector<std::vector<uint32_t>> ShareOut(const ChosenBoxes& chosen, size_t pa
            std::tuple(box_b.candidates > 1, ~box_b.nbytes);
   });
   std::vector<uint64_t> bytes(part_count, 0);
-  std::vector<std::vector<uint32_t>> fragments(part_count);
+  Shares shares{std::vector<uint32_t>(chosen.boxes.size()),
+                std::vector<std::vector<uint32_t>>(part_count)};
   for (uint32_t b : order) {
     const BoxToUpload& box = chosen.boxes[b];
-    const auto candidates =
-        std::span(chosen.candidates).subspan(box.first_candidate, box.candidates);
+    const auto candidates = chosen.of(box);
     const Candidate& owner = *std::min_element(
         candidates.begin(), candidates.end(),
         [&](const Candidate& a, const Candidate& c) { return bytes[a.part] < bytes[c.part]; });
     bytes[owner.part] += box.nbytes;
-    fragments[owner.part].push_back(owner.fragment);
+    shares.fragment_of_box[b] = owner.fragment;
+    shares.fragments_of_part[owner.part].push_back(owner.fragment);
   }
-  for (std::vector<uint32_t>& list : fragments) std::sort(list.begin(), list.end());
-  return fragments;
+  for (auto& list : shares.fragments_of_part) std::sort(list.begin(), list.end());
+  return shares;
 }
 
 void AddObjects(const manifest::Placement& placement, uint32_t part,
@@ -159,6 +293,12 @@ uint32_t NumberUnits(const manifest::Placement& placement, const TensorTable& ta
       }
     }
   }
+  // A weight and its block scales are one unit.
+  for (const TensorDescriptor& tensor : placement.tensors) {
+    if (tensor.extension == nullptr || !tensor.extension->block_scales) continue;
+    closure.Join(*table.Find(tensor.tensor_id),
+                 *table.Find(tensor.extension->block_scales->scale_tensor_id));
+  }
   std::map<uint32_t, uint32_t> unit_of_root;
   for (uint32_t o = 0; o < objects->size(); ++o) {
     const auto next = static_cast<uint32_t>(unit_of_root.size());
@@ -167,50 +307,6 @@ uint32_t NumberUnits(const manifest::Placement& placement, const TensorTable& ta
   }
   return static_cast<uint32_t>(unit_of_root.size());
 }
-
-// The alias tuples that the stored contract can say: wherever one member is stored, all are, with
-// the same box, and with descriptors that differ in the name alone.
-class StorableAliases {
- public:
-  explicit StorableAliases(const UploadPlan& plan) {
-    for (const PayloadObject& object : plan.objects) {
-      for (const UploadedFragment& uploaded : object.fragments) {
-        const PlacementFragment& f = plan.placement->fragments[uploaded.fragment];
-        if (f.aliases.empty()) continue;
-        members_[f.aliases][{f.global_offset, f.local_shape, f.nbytes}].insert(f.tensor_id);
-      }
-    }
-    for (const auto& [aliases, geometries] : members_) {
-      if (Storable(plan.placement->tensors, aliases, geometries)) storable_.insert(aliases);
-    }
-  }
-
-  bool Contains(const std::vector<std::string>& aliases) const {
-    return storable_.contains(aliases);
-  }
-
- private:
-  using Aliases = std::vector<std::string>;
-  using Geometry = std::tuple<manifest::Extents, manifest::Extents, uint64_t>;
-  using Members = std::map<Geometry, std::set<std::string>>;
-
-  static bool Storable(std::span<const TensorDescriptor> tensors, const Aliases& aliases,
-                       const Members& geometries) {
-    const std::set<std::string> wanted(aliases.begin(), aliases.end());
-    for (const auto& [geometry, present] : geometries) {
-      if (present != wanted) return false;
-    }
-    TensorDescriptor first = *manifest::FindTensor(tensors, aliases[0]);
-    return std::all_of(aliases.begin(), aliases.end(), [&](const std::string& alias) {
-      const TensorDescriptor& other = *manifest::FindTensor(tensors, alias);
-      first.tensor_id = alias;
-      return first == other;
-    });
-  }
-
-  std::map<Aliases, Members> members_;
-  std::set<Aliases> storable_;
-};
 
 }  // namespace
 
@@ -222,11 +318,17 @@ Result<UploadPlan> PlanUpload(const manifest::PlacementPtr& placement, std::stri
   UploadPlan plan;
   plan.placement = placement;
   plan.group_id = std::move(group_id);
-  const std::vector<std::vector<uint32_t>> shares =
-      ShareOut(ChooseBoxes(*placement, index), placement->parts.size());
-  for (uint32_t part = 0; part < shares.size(); ++part) {
+  ChosenBoxes chosen = ChooseBoxes(*placement, index);
+  const std::vector<Twin> twins = StorableAliases(*placement, chosen).TakeTwins(&chosen);
+  const Shares shares = ShareOut(chosen, placement->parts.size());
+  for (const Twin& twin : twins) {
+    plan.twins.push_back({twin.fragment, shares.fragment_of_box[twin.of]});
+  }
+  std::sort(plan.twins.begin(), plan.twins.end(),
+            [](const auto& a, const auto& b) { return a.fragment < b.fragment; });
+  for (uint32_t part = 0; part < placement->parts.size(); ++part) {
     plan.participants.push_back({placement->parts[part].participant_id, 0, {}});
-    AddObjects(*placement, part, shares[part], pack_threshold, &plan.objects);
+    AddObjects(*placement, part, shares.fragments_of_part[part], pack_threshold, &plan.objects);
   }
   std::sort(plan.objects.begin(), plan.objects.end(),
             [](const PayloadObject& a, const PayloadObject& b) { return a.name < b.name; });
@@ -258,8 +360,47 @@ std::string UploadPlanText(const UploadPlan& plan) {
       }
     }
   }
+  const auto id = [&plan](uint32_t fragment) {
+    return UrlEncode(plan.placement->fragments[fragment].placement_fragment_id);
+  };
+  for (const AliasTwin& twin : plan.twins) {
+    text += "twin " + id(twin.fragment) + " " + id(twin.of) + "\n";
+  }
   return text;
 }
+
+namespace {
+
+// How the ranks of the placement hold a tensor is none of a stored copy's business.
+TensorDescriptor StoredForm(TensorDescriptor tensor) {
+  if (tensor.extension == nullptr) return tensor;
+  manifest::TensorExtension kept = *tensor.extension;
+  kept.ownership.clear();
+  kept.padded_shape.reset();
+  const bool base_shape =
+      !tensor.global_shape.empty() && geometry::VolumeOf(tensor.global_shape) != 0;
+  if (base_shape && kept == manifest::TensorExtension()) {
+    tensor.extension = nullptr;
+  } else {
+    tensor.extension = std::make_shared<const manifest::TensorExtension>(std::move(kept));
+  }
+  return tensor;
+}
+
+manifest::StoredFragment StoredForm(const PlacementFragment& source, std::string object_key,
+                                    uint64_t object_offset) {
+  manifest::StoredFragment fragment;
+  fragment.fragment_id = source.placement_fragment_id;
+  fragment.tensor_id = source.tensor_id;
+  fragment.global_offset = source.global_offset;
+  fragment.local_shape = source.local_shape;
+  fragment.object_key = std::move(object_key);
+  fragment.object_offset = object_offset;
+  fragment.nbytes = source.nbytes;
+  return fragment;
+}
+
+}  // namespace
 
 Result<manifest::StoredManifestPtr> BuildStoredManifest(const UploadPlan& plan,
                                                         std::string namespace_name,
@@ -272,21 +413,26 @@ Result<manifest::StoredManifestPtr> BuildStoredManifest(const UploadPlan& plan,
   manifest.weight_generation = placement.weight_generation;
   manifest.group_id = plan.group_id;
   manifest.manifest_key = plan.group_id + "/manifest";
-  manifest.tensors = placement.tensors;
+  for (const TensorDescriptor& tensor : placement.tensors) {
+    manifest.tensors.push_back(StoredForm(tensor));
+  }
   manifest.created_at = std::move(created_at);
-  const StorableAliases aliases(plan);
+  std::unordered_map<uint32_t, std::vector<uint32_t>> twins_of;
+  for (const AliasTwin& twin : plan.twins) twins_of[twin.of].push_back(twin.fragment);
   for (const PayloadObject& object : plan.objects) {
     for (const UploadedFragment& uploaded : object.fragments) {
-      const PlacementFragment& source = placement.fragments[uploaded.fragment];
-      manifest::StoredFragment& fragment = manifest.fragments.emplace_back();
-      fragment.fragment_id = source.placement_fragment_id;
-      fragment.tensor_id = source.tensor_id;
-      fragment.global_offset = source.global_offset;
-      fragment.local_shape = source.local_shape;
-      fragment.object_key = plan.ObjectKey(object);
-      fragment.object_offset = uploaded.object_offset;
-      fragment.nbytes = source.nbytes;
-      if (aliases.Contains(source.aliases)) fragment.aliases = source.aliases;
+      std::vector<uint32_t> names{uploaded.fragment};
+      if (const auto it = twins_of.find(uploaded.fragment); it != twins_of.end()) {
+        names.insert(names.end(), it->second.begin(), it->second.end());
+      }
+      for (const uint32_t name : names) {
+        const PlacementFragment& source = placement.fragments[name];
+        manifest.fragments.push_back(
+            StoredForm(source, plan.ObjectKey(object), uploaded.object_offset));
+        if (names.size() == 1) continue;
+        manifest.fragments.back().aliases = source.aliases;
+        manifest.fragments.back().shares_range = true;
+      }
     }
   }
   std::sort(manifest.fragments.begin(), manifest.fragments.end(), [](const auto& a, const auto& b) {

@@ -10,9 +10,16 @@
 // its own, named UrlEncode(placement_fragment_id); the participant's smaller fragments lie packed
 // tightly, ordered by fragment id, in one object named "pack-" + UrlEncode(participant_id). (An id
 // that itself begins with "pack-" has its first letter percent-encoded, so the two never meet.)
-// Aliased fragments get byte ranges of their own.
+// Names of one and the same tensor are stored once: where all members of an alias group are chosen
+// with equal boxes and descriptors, the boxes of its first member are uploaded and the others are
+// *twins*, which share its byte ranges (the stored manifest's extended form). Other aliased
+// fragments get byte ranges of their own. Empty fragments are not stored.
 //
-// An affinity unit is the closure of objects that share a tensor, an alias group or are one object.
+// Of a tensor that declares its owners, the tiling that the planner would read is uploaded, a box
+// given to one of its owners in the chosen DP replica if it has any there.
+//
+// An affinity unit is the closure of objects that share a tensor, an alias group, a weight and its
+// block scales, or are one object.
 // Units are numbered by their smallest member name.
 #pragma once
 
@@ -43,6 +50,12 @@ struct PayloadObject {
   std::vector<UploadedFragment> fragments;  // by object_offset, no gaps
 };
 
+// A fragment whose bytes are those of another one (indices into placement->fragments).
+struct AliasTwin {
+  uint32_t fragment = 0;
+  uint32_t of = 0;
+};
+
 struct ParticipantUpload {
   std::string participant_id;
   uint64_t nbytes = 0;
@@ -54,6 +67,7 @@ struct UploadPlan {
   std::string group_id;
   std::vector<ParticipantUpload> participants;  // all of the topology, by participant_id
   std::vector<PayloadObject> objects;           // by name
+  std::vector<AliasTwin> twins;                 // ascending
   uint32_t unit_count = 0;
   uint64_t nbytes = 0;  // of all objects
   // Lowercase hex; see UploadPlanText. Independent of group_id.
@@ -74,12 +88,13 @@ Result<UploadPlan> PlanUpload(const manifest::PlacementPtr& placement, std::stri
 //   participant <participant_id> <number of objects> <bytes>        every participant, by id, then
 //   object <name> <bytes> <unit>                                    its objects, by name, each with
 //   fragment <placement_fragment_id> <object_offset> <bytes>        its fragments, by offset
+//   twin <placement_fragment_id> <placement_fragment_id>            who has whose bytes, last
 std::string UploadPlanText(const UploadPlan& plan);
 
-// The stored manifest of the plan: tensors by tensor id; fragments by (tensor id, fragment id),
-// with fragment_id = placement_fragment_id. Aliases are kept where the stored contract can say them
-// (all members selected with equal boxes and descriptors) and left out otherwise: bytes are stored
-// either way.
+// The stored manifest of the plan: tensors by tensor id, without ownership and padding; fragments
+// by (tensor id, fragment id), with fragment_id = placement_fragment_id. Aliases are kept for twins
+// and who they share a range with; elsewhere the stored contract cannot say them, and bytes are
+// stored under each name.
 Result<manifest::StoredManifestPtr> BuildStoredManifest(const UploadPlan& plan,
                                                         std::string namespace_name,
                                                         std::string created_at);

@@ -163,10 +163,12 @@ TEST(UploadPlanTest, UnitsAreClosures) {
       Named(Fragment("y", {0}, {100}, {.tp = 0}, {"x", "y"}), "y0")};
   const auto split = Split(AxisKind::kTp, 0);
   const auto owned = Owned(AxisKind::kTp);
+  TensorDescriptor y = Tensor("y", {100}, {owned});
+  y.dtype = "float16";  // so that "y" is not stored in the bytes of "x"
   const auto plan = PlanUpload(Placement({{.tp = 0}, {.tp = 1}},
                                          {Tensor("w", {200}, {split}), Tensor("n", {102}, {split}),
                                           Tensor("m", {1}, {owned}), Tensor("e", {100}, {owned}),
-                                          Tensor("x", {100}, {owned}), Tensor("y", {100}, {owned})},
+                                          Tensor("x", {100}, {owned}), y},
                                          fragments),
                                "g", 100);
   ASSERT_TRUE(plan.ok()) << plan.status().ToString();
@@ -212,7 +214,10 @@ TEST(UploadPlanTest, AliasesAreKeptWhereTheStoredContractCanSayThem) {
                                              Fragment("y", {0}, {4}, {}, group)};
   const auto kept = BuildStoredManifest(tied(alike, "bfloat16"), "d", kWhen);
   ASSERT_TRUE(kept.ok()) << kept.status().ToString();
-  for (const StoredFragment& fragment : (*kept)->fragments) EXPECT_EQ(fragment.aliases, group);
+  for (const StoredFragment& fragment : (*kept)->fragments) {
+    EXPECT_EQ(fragment.aliases, group);
+    EXPECT_TRUE(fragment.shares_range);
+  }
 
   const std::vector<PlacementFragment> cut_differently{Fragment("x", {0}, {4}, {}, group),
                                                        Fragment("y", {0}, {2}, {}, group),
@@ -222,6 +227,7 @@ TEST(UploadPlanTest, AliasesAreKeptWhereTheStoredContractCanSayThem) {
     ASSERT_TRUE(left_out.ok()) << left_out.status().ToString();
     for (const StoredFragment& fragment : (*left_out)->fragments) {
       EXPECT_THAT(fragment.aliases, IsEmpty());
+      EXPECT_FALSE(fragment.shares_range);
     }
   }
 }

@@ -29,6 +29,7 @@ from mooncake.reshard.weight import (
     SplitAxis,
     StoredFragment,
     WeightManifest,
+    WeightPlacementManifest,
     plan_placement_transfer,
     plan_placement_transfer_to_local_target,
     plan_stored_transfer_to_target_placement,
@@ -213,6 +214,14 @@ def test_equal_plans():
     assert pickle.loads(pickle.dumps(local)) == local == dataclasses.replace(local)
     wider = PlanningLimits(max_transfer_regions=7_000)
     assert plan_placement_transfer(SOURCE, TARGET, planning_limits=wider) != again
+
+
+def test_plans_to_one_participant_are_equal_whoever_made_them():
+    single = single_placement()
+    plan = plan_placement_transfer(mini_placement(), single)
+    assert dataclasses.replace(plan) == plan == pickle.loads(pickle.dumps(plan))
+    local = plan_placement_transfer_to_local_target(mini_placement(), single)
+    assert local == plan and hash(local) == hash(plan)
 
 
 def test_operations_are_made_on_access():
@@ -513,3 +522,54 @@ def test_stored_sources_pick_the_first_object():
     assert [o.source.fragment_id for o in plan.operations] == ["fb", "fa"]
     assert [o.target_base_offset for o in plan.operations] == [0, 8]
     assert isinstance(plan, LogicalTransferPlan)
+
+
+def next_generation(placement):
+    """The same layout, one generation on."""
+    return WeightPlacementManifest.from_fragments(
+        resource_id=placement.resource_id,
+        revision="next",
+        weight_generation=placement.weight_generation + 1,
+        placement_set_id="another",
+        topology=placement.topology,
+        tensors=placement.tensors,
+        fragments=placement.fragments,
+    )
+
+
+def test_plans_are_reused_for_the_next_generation():
+    plan = PLANS["placement"]
+    source, target = next_generation(SOURCE), next_generation(TARGET)
+    reused = plan.reuse(source, target)
+    assert reused == plan_placement_transfer(source, target)
+    assert reused.geometry_digest == plan.geometry_digest
+    assert (reused.revision, reused.source_placement, reused.target_placement) == (
+        "next",
+        source,
+        target,
+    )
+    assert [o.target for o in reused.operations] == [o.target for o in plan.operations]
+    with refused("the plan is of another geometry"):
+        plan.reuse(target, target)
+    with refused("source and target revision differ"):
+        plan.reuse(source, TARGET)
+    with refused("source must be a WeightPlacementManifest"):
+        plan.reuse("source", target)
+
+
+def test_plans_are_saved_and_loaded():
+    for plan in PLANS.values():
+        source = plan.source_placement or plan.source_manifest
+        saved = plan.save()
+        assert saved.startswith(b"MCWPLAN1" + plan.geometry_digest.encode())
+        loaded = LogicalTransferPlan.load(saved, source, plan.target_placement)
+        assert loaded == plan and loaded.save() == saved
+        assert loaded.planning_limits == plan.planning_limits
+        assert loaded.operations == plan.operations
+        damaged = saved[:80] + bytes([saved[80] ^ 1]) + saved[81:]
+        with refused("saved plan is damaged"):
+            LogicalTransferPlan.load(damaged, source, plan.target_placement)
+        with refused("the plan is of another geometry"):
+            LogicalTransferPlan.load(saved, SINGLE, SINGLE)
+    with refused("saved plan must be bytes"):
+        LogicalTransferPlan.load("plan", SOURCE, TARGET)

@@ -2,6 +2,7 @@
 
 from .checkpoint import Checkpoint, CheckpointAdapter
 from .layout import ParallelLayout, TensorInfo, TensorRule, balanced_cuts, layout_placement
+from .runtime_v1 import runtime_v1_bindings, runtime_v1_placement
 from .state_dict import StateDictAdapter
 
 __all__ = [
@@ -13,4 +14,6 @@ __all__ = [
     "TensorRule",
     "balanced_cuts",
     "layout_placement",
+    "runtime_v1_bindings",
+    "runtime_v1_placement",
 ]

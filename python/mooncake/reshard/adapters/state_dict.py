@@ -1,13 +1,15 @@
-"""torch state dicts as sources of a revision: plain tensors, DTensors, FSDP2.
+"""torch state dicts as sources of a revision: plain tensors, DTensors, FSDP2, HSDP, 2-D parallel.
 
-Mesh dimensions become axes of the contract: one that shards a tensor is exported as its tp split,
-whatever torch calls it (an FSDP2 shard axis too); one that replicates it, as dp replicas. Offsets
-follow torch's own rule for `Shard` (chunks of ceil(extent / ranks)) and are checked against the
-local tensor.
+A mesh dimension that shards a tensor as the last one is exported as its tp split, whatever torch
+calls it (an FSDP2 shard axis too); one that replicates it, as dp replicas. What that cannot say
+takes the extended form: several mesh dimensions that shard one tensor (also the same dimension, in
+FSDP2's strided order), empty shards, scalars and empty tensors. Offsets follow torch's own rules
+(chunks of ceil(extent / ranks)) and are checked against the local tensor.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
@@ -22,17 +24,22 @@ from ..weight import (
     TopologyParticipant,
     WeightPlacementManifest,
 )
+from ..weight.extended import ExtendedFragment, ExtendedTensor, OwnedBox
 from ..weight.management import WeightIdentity
 from ..weight.memory import check_torch_memory, dtype_name
 
-__all__ = ["StateDictAdapter"]
+__all__ = ["MeshShard", "StateDictAdapter", "shard_box"]
+
+
+Box = tuple[tuple[int, ...], tuple[int, ...]]  # offset, shape
 
 
 @dataclass(frozen=True)
 class _Mesh:
-    """The job's ranks as a (replicate, shard) grid; ranks[d][t] is a global rank."""
+    """The job's ranks as a grid; ranks[d][t] is a global rank, d counts all outer dimensions."""
 
     ranks: tuple[tuple[int, ...], ...]
+    shape: tuple[int, ...]
     me: int
 
     @property
@@ -43,16 +50,24 @@ class _Mesh:
     def tp(self) -> int:
         return len(self.ranks[0])
 
+    def coordinate(self, rank: ParallelRank) -> tuple[int, ...]:
+        """Along each mesh dimension."""
+        outer, coordinate = rank.dp, [rank.tp]
+        for size in reversed(self.shape[:-1]):
+            outer, last = divmod(outer, size)
+            coordinate.insert(0, last)
+        return tuple(coordinate)
+
 
 class StateDictAdapter:
     """Publishes ``{name: tensor or DTensor}`` (an adapter for `weight_put`).
 
     Every rank of the job calls it with its own state dict of the same names. Plain tensors count
     as replicated on every rank. Two names of one memory (tied embeddings) become an alias group.
-    What the base contract has no form for is refused with the tensor's name and the reason:
-    what is no torch tensor in plain host memory (sparse, quantized and nested tensors, views with a
-    pending conjugate), scalars, empty tensors, non-contiguous tensors, empty shards, and tensors
-    that two mesh dimensions shard.
+    Refused, with the tensor's name and the reason: what is no torch tensor in plain host memory
+    (sparse, quantized and nested tensors, views with a pending conjugate), partial sums,
+    non-contiguous tensors, tensors on different meshes, and kinds of sharding that are not torch's
+    chunks.
     """
 
     def __init__(self, identity: WeightIdentity) -> None:
@@ -88,28 +103,26 @@ class StateDictAdapter:
         fragments = []
         for name, value in sorted(snapshot.items()):
             _refuse_what_has_no_form(name, value)
-            dim = _shard_dim(name, value)
-            descriptors.append(_descriptor(name, value, dim, mesh))
-            for rank, global_rank in ranks.items():
-                offset, shape = _box(name, value, dim, rank.tp, mesh.tp)
-                if global_rank == mesh.me and tuple(_local(value).shape) != shape:
-                    raise ValueError(
-                        f"local shape of {name}: torch holds {tuple(_local(value).shape)}, "
-                        f"rank {global_rank} of the mesh should hold {shape}"
-                    )
-                nbytes = _local(value).element_size()
-                for extent in shape:
-                    nbytes *= extent
-                fragments.append(
-                    PlacementFragment(
-                        tensor_id=name,
-                        global_offset=offset,
-                        local_shape=shape,
-                        nbytes=nbytes,
-                        rank=rank,
-                        aliases=aliases.get(name, ()),
-                    )
+            boxes = {
+                rank: shard_box(
+                    tuple(value.shape), mesh.shape, _shards(name, value), mesh.coordinate(rank)
                 )
+                for rank in ranks
+            }
+            _check_my_box(name, value, boxes, ranks, mesh.me)
+            descriptor = _descriptor(name, value, boxes, ranks, mesh)
+            descriptors.append(descriptor)
+            for rank, (offset, shape) in boxes.items():
+                fields: dict[str, Any] = {
+                    "tensor_id": name,
+                    "global_offset": offset,
+                    "local_shape": shape,
+                    "nbytes": _local(value).element_size() * math.prod(shape),
+                    "rank": rank,
+                    "aliases": aliases.get(name, ()),
+                }
+                kind = PlacementFragment if 0 not in shape else ExtendedFragment
+                fragments.append(kind(**fields))
         return WeightPlacementManifest.from_fragments(
             resource_id=self._identity.resource_id,
             revision=self._identity.revision,
@@ -160,80 +173,127 @@ def _mesh_of(snapshot: Mapping[str, Any]) -> _Mesh:
 
     if dist.is_available() and dist.is_initialized():
         world = tuple((rank,) for rank in range(dist.get_world_size()))
-        return _Mesh(world, dist.get_rank())
-    return _Mesh(((0,),), 0)
+        return _Mesh(world, (len(world), 1), dist.get_rank())
+    return _Mesh(((0,),), (1, 1), 0)
 
 
 def _grid(name: str, value: Any) -> _Mesh:
-    """(replicate, shard) ranks of a DTensor's mesh; only its last dimension may shard."""
     import torch.distributed as dist
 
     ranks = value.device_mesh.mesh
-    if ranks.ndim > 2:
-        raise ValueError(
-            f"{name} lies on a mesh of {ranks.ndim} dimensions; 1 or 2 have a form here"
-        )
     rows = ranks.reshape(-1, ranks.shape[-1]).tolist()
-    return _Mesh(tuple(tuple(row) for row in rows), dist.get_rank())
+    return _Mesh(tuple(tuple(row) for row in rows), tuple(ranks.shape), dist.get_rank())
 
 
-def _shard_dim(name: str, value: Any) -> Optional[int]:
+@dataclass(frozen=True)
+class MeshShard:
+    """What one mesh dimension does to a tensor: chunks of dimension `dim`.
+
+    `strided` says that it cuts what later mesh dimensions have cut along `dim` before (FSDP2 over
+    tensor parallel), and not the other way round.
+    """
+
+    dim: int
+    strided: bool = False
+
+
+def _shards(name: str, value: Any) -> tuple[Optional[MeshShard], ...]:
+    """One a mesh dimension; None where it replicates."""
     if not _is_dtensor(value):
-        return None
-    placements = value.placements
-    for placement in placements:
+        return ()
+    shards: list[Optional[MeshShard]] = []
+    for placement in value.placements:
         if placement.is_partial():
             raise ValueError(f"{name} is a partial sum; reduce it before publishing")
-    if any(placement.is_shard() for placement in placements[:-1]):
-        raise ValueError(
-            f"{name} is sharded by an outer mesh dimension ({placements}); "
-            "only the last one has a form in the base contract"
-        )
-    last = placements[-1]
-    if not last.is_shard():
-        return None
-    if type(last).__name__ != "Shard":
-        raise ValueError(f"{name} is sharded as {last}, which has no form in the base contract")
-    return last.dim % value.ndim
+        if placement.is_replicate():
+            shards.append(None)
+            continue
+        kind = type(placement).__name__
+        if kind not in ("Shard", "_StridedShard"):
+            raise ValueError(f"{name} is sharded as {placement}, which is no kind of chunks")
+        shards.append(MeshShard(placement.dim % value.ndim, kind == "_StridedShard"))
+    return tuple(shards)
 
 
-def _box(
-    name: str, value: Any, dim: Optional[int], tp: int, tp_size: int
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    shape = list(value.shape)
-    offset = [0] * len(shape)
-    if dim is not None and tp_size > 1:
-        extent = shape[dim]
-        chunk = -(-extent // tp_size)
-        begin = min(chunk * tp, extent)
-        end = min(begin + chunk, extent)
-        if begin == end:
+def shard_box(
+    shape: tuple[int, ...],
+    mesh_shape: tuple[int, ...],
+    shards: Sequence[Optional[MeshShard]],
+    coordinate: tuple[int, ...],
+) -> Box:
+    """The box that torch gives the rank at `coordinate`; it may be empty.
+
+    Mesh dimensions cut in order, but a strided one after the later ones that cut its dimension.
+    """
+    offset, extents = [0] * len(shape), list(shape)
+    later = [i for i, shard in enumerate(shards) if shard is not None and shard.strided]
+    first = [i for i, shard in enumerate(shards) if shard is not None and not shard.strided]
+    for i in first + later[::-1]:
+        dim = shards[i].dim
+        chunk = -(-extents[dim] // mesh_shape[i])
+        begin = min(chunk * coordinate[i], extents[dim])
+        offset[dim] += begin
+        extents[dim] = min(begin + chunk, extents[dim]) - begin
+    return tuple(offset), tuple(extents)
+
+
+def _check_my_box(
+    name: str, value: Any, boxes: Mapping[ParallelRank, Box], ranks: Mapping, me: int
+) -> None:
+    for rank, (_, shape) in boxes.items():
+        # An empty local tensor's other extents are nobody's business.
+        local = tuple(_local(value).shape)
+        if ranks[rank] == me and local != shape and (0 not in local or 0 not in shape):
             raise ValueError(
-                f"shard {tp} of {name} is empty: dimension {dim} of extent {extent} over "
-                f"{tp_size} ranks; the base contract has no form for empty shards"
+                f"local shape of {name}: torch holds {local}, rank {me} of the mesh should hold "
+                f"{shape}"
             )
-        offset[dim], shape[dim] = begin, end - begin
-    return tuple(offset), tuple(shape)
 
 
-def _descriptor(name: str, value: Any, dim: Optional[int], mesh: _Mesh) -> TensorDescriptor:
+def _descriptor(
+    name: str,
+    value: Any,
+    boxes: Mapping[ParallelRank, Box],
+    ranks: Mapping[ParallelRank, int],
+    mesh: _Mesh,
+) -> TensorDescriptor:
+    shards = _shards(name, value)
+    last = shards[-1] if shards else None
+    dim = None if last is None or mesh.tp == 1 else last.dim
+    fields: dict[str, Any] = {
+        "tensor_id": name,
+        "global_shape": tuple(value.shape),
+        "dtype": dtype_name(value.dtype),
+        "itemsize": _local(value).element_size(),
+        "shard_dims": () if dim is None else (dim,),
+        "layout_fingerprint": "row-major-v1",
+    }
+    has_elements = value.numel() > 0
+    if any(shards[:-1]) or (has_elements and any(0 in shape for _, shape in boxes.values())):
+        return ExtendedTensor(
+            **fields | {"shard_dims": ()},
+            parallel_axes=(),
+            ownership=_owners(boxes, ranks) if has_elements else (),
+        )
     axes: list = []
     if mesh.dp > 1:
         axes.append(ReplicatedAxis("dp"))
-    split = dim is not None and mesh.tp > 1
-    if split:
+    if dim is not None:
         axes.append(SplitAxis("tp", dim))
     elif mesh.tp > 1:
         axes.append(ReplicatedAxis("tp"))
-    return TensorDescriptor(
-        tensor_id=name,
-        global_shape=tuple(value.shape),
-        dtype=dtype_name(value.dtype),
-        itemsize=_local(value).element_size(),
-        shard_dims=(dim,) if split else (),
-        layout_fingerprint="row-major-v1",
-        parallel_axes=axes,
-    )
+    kind = TensorDescriptor if has_elements and value.ndim > 0 else ExtendedTensor
+    return kind(**fields, parallel_axes=axes)
+
+
+def _owners(
+    boxes: Mapping[ParallelRank, Box], ranks: Mapping[ParallelRank, int]
+) -> tuple[tuple[OwnedBox, ...], ...]:
+    owners: dict[Box, list[str]] = {}
+    for rank, box in boxes.items():
+        if 0 not in box[1]:
+            owners.setdefault(box, []).append(_participant(ranks[rank]))
+    return (tuple(OwnedBox(*box, tuple(names)) for box, names in owners.items()),)
 
 
 def _refuse_what_is_no_plain_tensor(name: Any, value: Any) -> None:
@@ -250,10 +310,6 @@ def _refuse_what_is_no_plain_tensor(name: Any, value: Any) -> None:
 
 
 def _refuse_what_has_no_form(name: str, value: Any) -> None:
-    if value.ndim == 0:
-        raise ValueError(f"{name} is a scalar: the base contract has no form for 0-d tensors")
-    if value.numel() == 0:
-        raise ValueError(f"{name} is empty (shape {tuple(value.shape)}): no form for it")
     local = _local(value)
     if not local.is_contiguous():
         raise ValueError(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..contracts import RuntimeBindingFragment
+from .extended import StridedBindingFragment
 from .memory import TensorMemory, memory_of
 from .placement import WeightPlacementManifest
 from .runtime import WeightRuntimeBindingManifest
@@ -27,8 +28,9 @@ def bind_tensors(
 
     `tensors` maps a tensor id to the local tensor (torch, numpy, DLPack, buffer) that shall hold
     the participant's share; a participant with several fragments of one tensor maps each
-    placement_fragment_id instead. Shape, dtype and contiguity are checked here, per tensor:
-    ValueError names the tensor and both values. The binding keeps the tensors alive.
+    placement_fragment_id instead. A non-contiguous tensor is bound as the strided view it is, and
+    filled in place. Shape and dtype are checked here, per tensor: ValueError names the tensor and
+    both values. Fragments without elements need no tensor. The binding keeps the tensors alive.
     """
     part = next((p for p in placement.parts if p.participant_id == participant_id), None)
     if part is None:
@@ -45,6 +47,8 @@ def bind_tensors(
         if key not in tensors:
             key = fragment.tensor_id
             if key not in tensors:
+                if fragment.nbytes == 0:
+                    continue
                 raise ValueError(f"no tensor is given for {fragment.tensor_id}")
             if per_tensor[key] > 1:
                 raise ValueError(
@@ -56,8 +60,9 @@ def bind_tensors(
             memory = memory_of(tensors[key], writable=True)
         except ValueError as error:
             raise ValueError(f"{key}: {error}") from None
-        check_fragment_memory(fragment, descriptors[fragment.tensor_id], memory)
-        bound.append(_bound(participant_id, fragment, memory))
+        check_fragment_memory(fragment, descriptors[fragment.tensor_id], memory, strided=True)
+        if fragment.nbytes > 0:
+            bound.append(_bound(participant_id, fragment, memory))
     unknown = sorted(set(tensors) - used)
     if unknown:
         raise ValueError(f"{participant_id} holds no fragment of: {', '.join(unknown)}")
@@ -75,7 +80,9 @@ def bind_tensors(
 
 
 def _bound(participant_id: str, fragment: Any, memory: TensorMemory) -> RuntimeBindingFragment:
-    return RuntimeBindingFragment(
+    view = RuntimeBindingFragment if memory.contiguous else StridedBindingFragment
+    storage_address, storage_nbytes = memory.storage
+    return view(
         placement_fragment_id=fragment.placement_fragment_id,
         fragment_id=f"{participant_id}:{fragment.placement_fragment_id}",
         address=memory.address,
@@ -86,15 +93,20 @@ def _bound(participant_id: str, fragment: Any, memory: TensorMemory) -> RuntimeB
         itemsize=memory.itemsize,
         local_shape=memory.shape,
         strides_bytes=memory.strides_bytes,
-        storage_address=memory.address,
-        storage_nbytes=memory.nbytes,
-        storage_offset_bytes=0,
+        storage_address=storage_address,
+        storage_nbytes=storage_nbytes,
+        storage_offset_bytes=memory.address - storage_address,
         owner=memory.owner,
     )
 
 
-def check_fragment_memory(fragment: Any, descriptor: Any, memory: TensorMemory) -> None:
-    """ValueError, naming the tensor and both values, unless `memory` can hold the fragment."""
+def check_fragment_memory(
+    fragment: Any, descriptor: Any, memory: TensorMemory, *, strided: bool = False
+) -> None:
+    """ValueError, naming the tensor and both values, unless `memory` can hold the fragment.
+
+    Non-contiguous memory can where `strided` says so, if no stride is negative.
+    """
     name = fragment.tensor_id
     if memory.dtype != descriptor.dtype or memory.itemsize != descriptor.itemsize:
         raise ValueError(
@@ -106,6 +118,8 @@ def check_fragment_memory(fragment: Any, descriptor: Any, memory: TensorMemory) 
             f"shape of {name}: the placement says {tuple(fragment.local_shape)}, "
             f"the tensor is {memory.shape}"
         )
+    if strided and all(stride >= 0 for stride in memory.strides_bytes):
+        return
     if not memory.contiguous:
         raise ValueError(
             f"{name} is a non-contiguous view (shape {memory.shape}, strides "

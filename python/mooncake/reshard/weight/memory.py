@@ -15,7 +15,8 @@ _DTYPE_NAMES = {"bool_": "bool"}
 class TensorMemory:
     """A tensor's memory. Bytes: `itemsize`, `strides_bytes`, `nbytes`; elements: `shape`.
 
-    `owner` keeps the memory alive; `device` is "cpu" for host memory.
+    `owner` keeps the memory alive; `device` is "cpu" for host memory. `storage` is the allocation
+    (address, bytes) that the tensor is a view of, as far as its library tells.
     """
 
     address: int
@@ -26,10 +27,13 @@ class TensorMemory:
     nbytes: int
     device: str
     owner: Any
+    storage: tuple[int, int]
 
     @property
     def contiguous(self) -> bool:
-        """Dense and row-major (strides of extent-1 dimensions do not matter)."""
+        """Dense and row-major (strides of extent-1 dimensions do not matter, nor any of none)."""
+        if self.nbytes == 0:
+            return True
         expected = self.itemsize
         for extent, stride in zip(reversed(self.shape), reversed(self.strides_bytes), strict=True):
             if extent != 1 and stride != expected:
@@ -88,6 +92,7 @@ def check_torch_memory(tensor: Any) -> None:
 def _torch_memory(tensor: Any) -> TensorMemory:
     check_torch_memory(tensor)
     itemsize = tensor.element_size()
+    storage = tensor.untyped_storage()
     return TensorMemory(
         address=tensor.data_ptr(),
         shape=tuple(tensor.shape),
@@ -97,6 +102,7 @@ def _torch_memory(tensor: Any) -> TensorMemory:
         nbytes=tensor.numel() * itemsize,
         device="cpu",
         owner=tensor,
+        storage=(storage.data_ptr(), storage.nbytes()),
     )
 
 
@@ -115,7 +121,18 @@ def _numpy_memory(array: Any, writable: bool) -> TensorMemory:
         nbytes=array.size * itemsize,
         device="cpu",
         owner=array,
+        storage=_numpy_storage(array),
     )
+
+
+def _numpy_storage(array: Any) -> tuple[int, int]:
+    whole = array
+    while hasattr(whole.base, "__array_interface__"):
+        whole = whole.base
+    span = whole.itemsize + sum(
+        (extent - 1) * stride for extent, stride in zip(whole.shape, whole.strides, strict=True)
+    )
+    return whole.__array_interface__["data"][0], max(span, whole.nbytes)
 
 
 def _dlpack_memory(tensor: Any, writable: bool) -> TensorMemory:

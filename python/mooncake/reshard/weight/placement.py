@@ -13,6 +13,7 @@ from mooncake.reshard.contracts import (
     ResourceId,
     ResourceKind,
     RevisionId,
+    TensorId,
 )
 from mooncake.reshard.lazy_tuple import LazyTuple
 from mooncake.reshard.weight.part import WeightPlacementPart
@@ -137,6 +138,24 @@ class WeightPlacementManifest:
             vars(self)["_digest_cache"] = vars(self)["_handle"].digest
         digest: str = vars(self)["_digest_cache"]
         return digest
+
+    @property
+    def geometry_digest(self) -> str:
+        """SHA-256, in hex, of what plans depend on: equal for generations that are cut alike."""
+        digest: str = vars(self)["_handle"].geometry_digest
+        return digest
+
+    @property
+    def extended(self) -> bool:
+        """Whether it uses an extended form (mooncake.reshard.weight.extended)."""
+        extended: bool = vars(self)["_handle"].extended
+        return extended
+
+    @property
+    def omitted_tensors(self) -> tuple[TensorId, ...]:
+        """Tensors of the resource that are left out on purpose."""
+        omitted: tuple[TensorId, ...] = vars(self)["_handle"].omitted_tensors()
+        return omitted
 
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:

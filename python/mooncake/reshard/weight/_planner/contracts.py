@@ -152,6 +152,43 @@ class LogicalTransferPlan:
         return int(vars(self)["_handle"].total_bytes)
 
     @property
+    def geometry_digest(self) -> str:
+        """SHA-256, in hex, of how both sides are cut: equal for generations that are cut alike."""
+        digest: str = vars(self)["_handle"].geometry_digest
+        return digest
+
+    def reuse(
+        self,
+        source: Union[WeightPlacementManifest, WeightManifest],
+        target: WeightPlacementManifest,
+    ) -> LogicalTransferPlan:
+        """This plan for another source and target of the same geometry, without planning.
+
+        ValueError when the geometry digests differ, or the two are not of one revision.
+        """
+        handle = _core.reuse_plan(vars(self)["_handle"], source, target)
+        return type(self)._of(handle, source, target, self.planning_limits)
+
+    def save(self) -> bytes:
+        """The plan without its source and target (docs/formats/plan.md)."""
+        saved: bytes = vars(self)["_handle"].save()
+        return saved
+
+    @classmethod
+    def load(
+        cls,
+        saved: bytes,
+        source: Union[WeightPlacementManifest, WeightManifest],
+        target: WeightPlacementManifest,
+    ) -> LogicalTransferPlan:
+        """A saved plan for a source and target of its geometry, proved again.
+
+        ValueError when it is damaged, of another geometry, or does not fill the target.
+        """
+        handle = _core.load_plan(saved, source, target)
+        return cls._of(handle, source, target, PlanningLimits(*handle.limits()))
+
+    @property
     def source_placement_id(self) -> Optional[PlacementId]:
         return None if self.source_placement is None else self.source_placement.placement_id
 
@@ -201,8 +238,12 @@ class LogicalTransferPlan:
             placement_set_id=placement.placement_set_id,
             topology=placement.topology,
             parts=placement.parts,
-            placement_id=vars(self)["_handle"].source_placement_id,
         )
+        if placement.omitted_tensors:
+            handle = _core.omit_tensors(again, placement.omitted_tensors)
+            again = WeightPlacementManifest._of(handle)
+        if again.placement_id != vars(self)["_handle"].source_placement_id:
+            raise ValueError("placement_id does not match canonical logical content")
         if (again.tensors, again.fragments) != (placement.tensors, placement.fragments):
             raise ValueError("logical plan and source placement fragment snapshots differ")
 
