@@ -329,8 +329,13 @@ void CopyStrided(uint64_t target, uint64_t source, uint64_t inner_bytes,
                  const std::vector<int64_t>& source_strides, int threads) {
   const size_t loops = counts.size();
   if (loops > transfer::kLoopsMax || target_strides.size() != loops ||
-      source_strides.size() != loops || threads < 1) {
-    throw nb::value_error("counts and strides must have one length, at most 8; threads at least 1");
+      source_strides.size() != loops) {
+    Check(InvalidArgument("counts and strides must have one length, at most " +
+                          std::to_string(transfer::kLoopsMax)));
+  }
+  if (threads < 1 || threads > client::kThreadsMax) {
+    Check(InvalidArgument("threads must be 1 to " + std::to_string(client::kThreadsMax) +
+                          ", got " + std::to_string(threads)));
   }
   transfer::StridedCopy copy;
   copy.source = reinterpret_cast<const std::byte*>(source);
