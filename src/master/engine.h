@@ -46,6 +46,7 @@ class Engine {
 
   // What the log says of its space: while that is not OK nothing new is begun.
   void SetLogSpace(Status space) { log_space_ = std::move(space); }
+  const Status& log_space() const { return log_space_; }
 
   // Every lease and open import ends now: nobody is left who holds them. A bounded round; true:
   // there are more.

@@ -79,6 +79,9 @@ class Master::CallOf final : public Call {
     Put(status);
     // Not a decision: the same id may be asked again.
     if (status.code() == Code::kUnavailable) return;
+    // Who is refused again and again must not use up what the log has left. A refusal changes
+    // nothing, so a late copy of the request may be decided anew.
+    if (!status.ok() && !engine.log_space().ok()) return;
     batch.Emit(CommandOutcome{command.client_id(), command.sequence(), command.acked_below(),
                               digest_, reply_->SerializeAsString()});
   }

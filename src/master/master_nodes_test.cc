@@ -293,6 +293,12 @@ TEST(Master, WhereTheLogHasLittleRoomOnlyNewImportsAreRefused) {
                                          BookClient::Plan(BookClient::Identity(3), 1, 2, 100)))
                                      .status()),
             Exhausted("nothing new can be published: the disk is full"));
+  const size_t records = world.log().size();
+  for (uint64_t generation = 3; generation < 10; ++generation) {
+    const auto refused = BookClient::Plan(BookClient::Identity(generation), 1, 2, 100);
+    ASSERT_EQ(CodeOf(world.api().BeginImport(client.Numbered(refused)).status()), Code::kExhausted);
+  }
+  EXPECT_EQ(world.log().size(), records);
   // What was begun is finished, what is there is read and removed.
   EXPECT_TRUE(world.Publish(client, open).ok());
   const auto lease = world.Open(client, plan.identity());
