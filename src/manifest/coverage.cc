@@ -303,11 +303,12 @@ Status CheckOwner(const TensorDescriptor& tensor, const AxisSignature& signature
 
 class CoverageCheck {
  public:
-  explicit CoverageCheck(const ParallelTopology& topology) : topology_(topology) {}
+  explicit CoverageCheck(const ParallelTopology& topology)
+      : topology_(topology), participants_(topology) {}
 
   // Reorders `fragments`.
   Status Run(const TensorDescriptor& tensor, std::span<const PlacementFragment*> fragments) {
-    if (tensor.is_owned()) return CheckOwnership(topology_, tensor, fragments);
+    if (tensor.is_owned()) return CheckOwnership(participants_, tensor, fragments);
     if (tensor.extension != nullptr) {
       if (geometry::VolumeOf(tensor.global_shape) == 0) return OkStatus();  // nothing to cover
       const auto empty = std::stable_partition(fragments.begin(), fragments.end(),
@@ -348,6 +349,7 @@ class CoverageCheck {
   }
 
   const ParallelTopology& topology_;
+  const ParticipantTable participants_;
   std::map<AxisSignature, ExpectedOwners> expected_;
 };
 

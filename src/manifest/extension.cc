@@ -159,34 +159,24 @@ Status CheckBlockShape(const TensorDescriptor& tensor, const BlockScales& scales
 
 // --- fragments against their tensor --------------------------------------------------------------
 
-// The section of a dimension that `position` lies in; the whole dimension where it has none.
+// A section of a dimension; the whole dimension where it has none.
 struct Stretch {
   int64_t begin = 0;
   int64_t end = 0;
-  int64_t blocks_before = 0;  // of the stretches before this one
   std::string_view name = {};
 };
 
-// Blocks begin anew in each section.
-std::vector<Stretch> StretchesOf(const TensorDescriptor& tensor, size_t dim, int64_t block) {
+// The one that `position` lies in; the last one for a position at the end.
+Stretch StretchAt(const TensorDescriptor& tensor, size_t dim, int64_t position) {
   const auto& sections = tensor.extension->sections;
   if (!sections || sections->dim != static_cast<int64_t>(dim)) {
-    return {{0, tensor.global_shape[dim], 0, {}}};
+    return {0, tensor.global_shape[dim], {}};
   }
-  std::vector<Stretch> stretches;
-  int64_t blocks = 0;
-  for (const SectionPart& part : sections->parts) {
-    stretches.push_back({part.begin, part.end, blocks, part.name});
-    blocks += CeilDivide(part.end - part.begin, block);
-  }
-  return stretches;
-}
-
-const Stretch& StretchAt(const std::vector<Stretch>& stretches, int64_t position) {
   const auto it =
-      std::upper_bound(stretches.begin(), stretches.end(), position,
-                       [](int64_t value, const Stretch& stretch) { return value < stretch.end; });
-  return it == stretches.end() ? stretches.back() : *it;
+      std::upper_bound(sections->parts.begin(), sections->parts.end(), position,
+                       [](int64_t value, const SectionPart& part) { return value < part.end; });
+  const SectionPart& part = it == sections->parts.end() ? sections->parts.back() : *it;
+  return {part.begin, part.end, part.name};
 }
 
 Status CheckSectionsKept(const TensorDescriptor& tensor, std::string_view fragment_id,
@@ -194,15 +184,14 @@ Status CheckSectionsKept(const TensorDescriptor& tensor, std::string_view fragme
   const auto& sections = tensor.extension->sections;
   if (!sections) return OkStatus();
   const auto dim = static_cast<size_t>(sections->dim);
-  const std::vector<Stretch> stretches = StretchesOf(tensor, dim, 1);
   const int64_t end = offset[dim] + shape[dim];
-  const Stretch& first = StretchAt(stretches, offset[dim]);
+  const Stretch first = StretchAt(tensor, dim, offset[dim]);
   if (end <= first.end) return OkStatus();
   return InvalidArgument(
       fmt::format("fragment crosses sections: {}: [{}, {}) of dimension {} of {} crosses {}, where "
                   "{} ends and {} begins",
                   fragment_id, offset[dim], end, dim, tensor.tensor_id, first.end, first.name,
-                  StretchAt(stretches, first.end).name));
+                  StretchAt(tensor, dim, first.end).name));
 }
 
 Status CheckBlocksKept(const TensorDescriptor& tensor, std::string_view fragment_id,
@@ -211,7 +200,7 @@ Status CheckBlocksKept(const TensorDescriptor& tensor, std::string_view fragment
   if (!scales || scales->shareable) return OkStatus();
   for (size_t d = 0; d < shape.size(); ++d) {
     const int64_t block = scales->block_shape[d];
-    const Stretch stretch = StretchAt(StretchesOf(tensor, d, block), offset[d]);
+    const Stretch stretch = StretchAt(tensor, d, offset[d]);
     for (const int64_t cut : {offset[d], offset[d] + shape[d]}) {
       if (cut == stretch.end || (cut - stretch.begin) % block == 0) continue;
       return InvalidArgument(fmt::format(
@@ -284,23 +273,34 @@ Status HoldingsDiffer(const TensorDescriptor& tensor, const Holding& box, int64_
 
 // --- block scales --------------------------------------------------------------------------------
 
-// The box of scales that a box of the weight needs.
-geometry::Box ScaleBox(const TensorDescriptor& tensor, std::span<const int64_t> offset,
-                       std::span<const int64_t> shape) {
-  Extents begins;
-  Extents extents;
-  const Extents& blocks = tensor.extension->block_scales->block_shape;
-  for (size_t d = 0; d < shape.size(); ++d) {
-    const std::vector<Stretch> stretches = StretchesOf(tensor, d, blocks[d]);
-    const auto block_of = [&](int64_t position) {
-      const Stretch& stretch = StretchAt(stretches, position);
-      return stretch.blocks_before + (position - stretch.begin) / blocks[d];
-    };
-    begins.push_back(block_of(offset[d]));
-    extents.push_back(block_of(offset[d] + shape[d] - 1) + 1 - begins.back());
+// Where the blocks of one dimension lie: they begin anew in each section.
+class BlockGrid {
+ public:
+  BlockGrid(const TensorDescriptor& tensor, size_t dim)
+      : block_(tensor.extension->block_scales->block_shape[dim]) {
+    const int64_t extent = tensor.global_shape[dim];
+    for (int64_t at = 0; at < extent;) {
+      const Stretch stretch = StretchAt(tensor, dim, at);
+      stretches_.push_back({stretch, count_});
+      count_ += CeilDivide(stretch.end - stretch.begin, block_);
+      at = stretch.end;
+    }
   }
-  return geometry::UncheckedBox(begins, extents);
-}
+
+  int64_t count() const { return count_; }
+  // The number of the block that an element lies in.
+  int64_t BlockOf(int64_t position) const {
+    const auto it =
+        std::upper_bound(stretches_.begin(), stretches_.end(), position,
+                         [](int64_t value, const auto& s) { return value < s.first.end; });
+    return it->second + (position - it->first.begin) / block_;
+  }
+
+ private:
+  int64_t block_;
+  int64_t count_ = 0;
+  std::vector<std::pair<Stretch, int64_t>> stretches_;  // with the blocks before each
+};
 
 using RankKey = std::array<int64_t, 4>;
 
@@ -309,7 +309,9 @@ RankKey KeyOf(const ParallelRank& rank) { return {rank.dp, rank.pp, rank.ep, ran
 class BlockScaleCheck {
  public:
   BlockScaleCheck(const TensorDescriptor& weight, const TensorDescriptor& scale)
-      : weight_(weight), scale_(scale) {}
+      : weight_(weight), scale_(scale) {
+    for (size_t d = 0; d < weight.global_shape.size(); ++d) grids_.emplace_back(weight, d);
+  }
 
   Status CheckShape() const {
     const Extents expected = ScaleShape(weight_);
@@ -338,7 +340,7 @@ class BlockScaleCheck {
   }
 
   Status CheckWeight(const PlacementFragment& fragment) {
-    const geometry::Box wanted = ScaleBox(weight_, fragment.global_offset, fragment.local_shape);
+    const geometry::Box wanted = ScaleBox(fragment.global_offset, fragment.local_shape);
     geometry::Volume covered = 0;
     if (const auto it = held_.find(KeyOf(fragment.rank)); it != held_.end()) {
       found_.clear();
@@ -353,8 +355,20 @@ class BlockScaleCheck {
   }
 
  private:
+  // The box of scales that a box of the weight needs.
+  geometry::Box ScaleBox(std::span<const int64_t> offset, std::span<const int64_t> shape) const {
+    Extents begins;
+    Extents extents;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      begins.push_back(grids_[d].BlockOf(offset[d]));
+      extents.push_back(grids_[d].BlockOf(offset[d] + shape[d] - 1) + 1 - begins.back());
+    }
+    return geometry::UncheckedBox(begins, extents);
+  }
+
   const TensorDescriptor& weight_;
   const TensorDescriptor& scale_;
+  std::vector<BlockGrid> grids_;  // one a dimension
   std::map<RankKey, std::vector<geometry::Box>> boxes_;
   std::map<RankKey, geometry::BoxIndex> held_;
   std::vector<uint32_t> found_;
@@ -391,25 +405,36 @@ Status CheckFragmentCuts(const TensorDescriptor& tensor, std::string_view fragme
   return CheckBlocksKept(tensor, fragment_id, offset, shape);
 }
 
-Status CheckOwnership(const ParallelTopology& topology, const TensorDescriptor& tensor,
+ParticipantTable::ParticipantTable(const ParallelTopology& topology) : topology_(topology) {
+  for (const TopologyParticipant& participant : topology.participants) {
+    by_rank_.emplace_back(KeyOf(participant.rank), participant.participant_id);
+  }
+  std::sort(by_rank_.begin(), by_rank_.end());
+}
+
+std::string_view ParticipantTable::IdOf(const ParallelRank& rank) const {
+  const auto it =
+      std::lower_bound(by_rank_.begin(), by_rank_.end(), KeyOf(rank),
+                       [](const auto& entry, const auto& key) { return entry.first < key; });
+  return it->second;
+}
+
+bool ParticipantTable::Contains(std::string_view participant_id) const {
+  return FindParticipant(topology_, participant_id) != nullptr;
+}
+
+Status CheckOwnership(const ParticipantTable& participants, const TensorDescriptor& tensor,
                       std::span<const PlacementFragment* const> fragments) {
   std::vector<Holding> declared = DeclaredHoldings(*tensor.extension);
-  std::vector<std::pair<RankKey, std::string_view>> by_rank;
-  for (const TopologyParticipant& participant : topology.participants) {
-    by_rank.emplace_back(KeyOf(participant.rank), participant.participant_id);
-  }
-  std::sort(by_rank.begin(), by_rank.end());
   std::vector<Holding> found;
   for (const PlacementFragment* fragment : fragments) {
     if (fragment->is_empty()) continue;
-    const auto it =
-        std::lower_bound(by_rank.begin(), by_rank.end(), KeyOf(fragment->rank),
-                         [](const auto& entry, const auto& key) { return entry.first < key; });
-    found.push_back({it->second, fragment->global_offset, fragment->local_shape, 1});
+    found.push_back(
+        {participants.IdOf(fragment->rank), fragment->global_offset, fragment->local_shape, 1});
   }
   Merge(found, [](int64_t a, int64_t b) { return a + b; });
   for (const Holding& holding : declared) {
-    if (FindParticipant(topology, holding.participant) != nullptr) continue;
+    if (participants.Contains(holding.participant)) continue;
     return InvalidArgument(fmt::format("explicit ownership names an unknown participant: {}: {}",
                                        tensor.tensor_id, holding.participant));
   }
@@ -429,9 +454,7 @@ Status CheckOwnership(const ParallelTopology& topology, const TensorDescriptor& 
 Extents ScaleShape(const TensorDescriptor& tensor) {
   Extents shape;
   for (size_t d = 0; d < tensor.global_shape.size(); ++d) {
-    const int64_t block = tensor.extension->block_scales->block_shape[d];
-    const Stretch last = StretchesOf(tensor, d, block).back();
-    shape.push_back(last.blocks_before + CeilDivide(last.end - last.begin, block));
+    shape.push_back(BlockGrid(tensor, d).count());
   }
   return shape;
 }

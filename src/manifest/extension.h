@@ -4,9 +4,13 @@
 // Internal to the folder. Pure; every violation is INVALID_ARGUMENT with the page's text.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "manifest/fragment_rules.h"
@@ -25,8 +29,22 @@ Status NormalizeExtension(TensorDescriptor& tensor);
 Status CheckFragmentCuts(const TensorDescriptor& tensor, std::string_view fragment_id,
                          std::span<const int64_t> offset, std::span<const int64_t> shape);
 
+// Participants by their ranks, made once for all tensors. Keeps views of the topology.
+class ParticipantTable {
+ public:
+  explicit ParticipantTable(const ParallelTopology& topology);
+
+  // Every fragment's rank belongs to a participant.
+  std::string_view IdOf(const ParallelRank& rank) const;
+  bool Contains(std::string_view participant_id) const;
+
+ private:
+  const ParallelTopology& topology_;
+  std::vector<std::pair<std::array<int64_t, 4>, std::string_view>> by_rank_;  // sorted
+};
+
 // The fragments of an owned tensor are exactly what it declares.
-Status CheckOwnership(const ParallelTopology& topology, const TensorDescriptor& tensor,
+Status CheckOwnership(const ParticipantTable& participants, const TensorDescriptor& tensor,
                       std::span<const PlacementFragment* const> fragments);
 
 // Every rank that holds elements of a tensor with block scales holds their scales. `tensors` as

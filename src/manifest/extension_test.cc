@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -76,6 +77,24 @@ TEST(Extension, JsonAndIdsAreWhatAStrangerWouldCompute) {
   EXPECT_EQ(PlacementGeometryDigest(*placement), placement->geometry_digest);
   const PlacementPtr again = PlacementFromJson(text).value();
   EXPECT_EQ(*again, *placement);
+}
+
+// What was published once never changes (docs/extended_forms.md has the same documents).
+TEST(Extension, GoldenDocuments) {
+  std::ifstream file(MOONCAKE_SOURCE_DIR "/tests/golden/extended_vectors.json");
+  const nlohmann::json golden = nlohmann::json::parse(file);
+  for (const char* name : {"owned", "everything"}) {
+    const std::string text = golden[name]["json"];
+    const PlacementPtr placement = PlacementFromJson(text).value();
+    EXPECT_EQ(PlacementToJson(*placement), text);
+    EXPECT_EQ(placement->digest, golden[name]["digest"]);
+    EXPECT_EQ(placement->placement_id, golden[name]["placement_id"]);
+    EXPECT_EQ(placement->geometry_digest, golden[name]["geometry_digest"]);
+  }
+  const std::string text = golden["tied"]["json"];
+  const StoredManifestPtr stored = StoredManifestFromJson(text).value();
+  EXPECT_EQ(StoredManifestToJson(*stored), text);
+  EXPECT_EQ(stored->manifest_digest, golden["tied"]["digest"]);
 }
 
 TEST(Extension, FragmentIds) {

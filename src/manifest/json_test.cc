@@ -25,6 +25,11 @@ std::string Golden(const char* name) {
   return json::parse(file)[name]["json"];
 }
 
+std::string ExtendedGolden(const char* name) {
+  std::ifstream file(MOONCAKE_SOURCE_DIR "/tests/golden/extended_vectors.json");
+  return json::parse(file)[name]["json"];
+}
+
 // Reads the golden placement after one change to it.
 template <class Change>
 Result<PlacementPtr> Read(Change change, const char* name = "mini") {
@@ -334,8 +339,9 @@ TEST(HostileJson, RandomMutations) {
   std::cout << "MOONCAKE_TEST_SEED=" << seed << '\n';
   std::mt19937 random(seed);
   const std::string alphabet = "{}[]\",:\\0123456789-+.eEtrufalsn \n\x01\x7f\x80\xff";
-  for (const char* name : {"mini", "source", "mini_stored"}) {
-    const std::string golden = Golden(name);
+  for (const std::string& golden :
+       {Golden("mini"), Golden("source"), Golden("mini_stored"), ExtendedGolden("owned"),
+        ExtendedGolden("everything"), ExtendedGolden("tied")}) {
     for (int round = 0; round < 4000; ++round) {
       std::string text = golden;
       for (int changes = 1 + static_cast<int>(random() % 3); changes > 0; --changes) {

@@ -147,51 +147,57 @@ void SourceIndex::IndexTensor(uint32_t tensor, const FragmentGroups& groups,
   }
 }
 
-std::vector<const FragmentGroups::Entry*> ChooseOwners(const manifest::TensorDescriptor& tensor,
-                                                       const FragmentGroups& groups, int64_t dp) {
-  // By box, an owner in dp, rank, fragment: the first entry of a box is the one to read.
-  std::vector<const FragmentGroups::Entry*> by_box;
-  for (const FragmentGroups::Entry& entry : groups.entries()) by_box.push_back(&entry);
-  std::sort(by_box.begin(), by_box.end(), [dp](const auto* a, const auto* b) {
-    return std::tuple(a->box, a->rank[0] != dp, a->rank, a->fragment) <
-           std::tuple(b->box, b->rank[0] != dp, b->rank, b->fragment);
-  });
-  std::vector<const FragmentGroups::Entry*> first;
-  std::vector<const FragmentGroups::Entry*> chosen;
-  for (const manifest::OwnedTiling& tiling : tensor.extension->ownership) {
-    chosen.clear();
-    bool all_in_dp = true;
-    for (const manifest::OwnedBox& owned : tiling) {
-      const Box box = geometry::UncheckedBox(owned.offset, owned.shape);
-      const auto it = std::lower_bound(by_box.begin(), by_box.end(), box,
-                                       [&groups](const auto* entry, const Box& wanted) {
-                                         return groups.boxes()[entry->box] < wanted;
-                                       });
-      MC_CHECK(it != by_box.end() && groups.boxes()[(*it)->box] == box);  // the placement proved it
-      chosen.push_back(*it);
-      all_in_dp = all_in_dp && (*it)->rank[0] == dp;
-    }
-    if (all_in_dp) return chosen;
-    if (first.empty()) first = chosen;
+namespace {
+
+using OwnerEntries = std::vector<const FragmentGroups::Entry*>;
+
+// The first entry of each box of the tiling among `by_box`, which are sorted by box; empty when a
+// box has none.
+OwnerEntries EntriesOf(const manifest::OwnedTiling& tiling, const FragmentGroups& groups,
+                       std::span<const FragmentGroups::Entry* const> by_box) {
+  OwnerEntries chosen;
+  if (by_box.size() < tiling.size()) return chosen;
+  for (const manifest::OwnedBox& owned : tiling) {
+    const Box box = geometry::UncheckedBox(owned.offset, owned.shape);
+    const auto it = std::lower_bound(by_box.begin(), by_box.end(), box,
+                                     [&groups](const auto* entry, const Box& wanted) {
+                                       return groups.boxes()[entry->box] < wanted;
+                                     });
+    if (it == by_box.end() || !(groups.boxes()[(*it)->box] == box)) return {};
+    chosen.push_back(*it);
   }
-  return first;
+  return chosen;
+}
+
+}  // namespace
+
+OwnerEntries OwnersWithin(const manifest::TensorDescriptor& tensor, const FragmentGroups& groups,
+                          const FragmentGroups::Group& group) {
+  OwnerEntries by_box;  // a group's entries are by (box, rank, fragment)
+  for (const FragmentGroups::Entry& entry : groups.of(group)) by_box.push_back(&entry);
+  for (const manifest::OwnedTiling& tiling : tensor.extension->ownership) {
+    OwnerEntries chosen = EntriesOf(tiling, groups, by_box);
+    if (!chosen.empty()) return chosen;
+  }
+  return {};
+}
+
+OwnerEntries FirstOwners(const manifest::TensorDescriptor& tensor, const FragmentGroups& groups) {
+  OwnerEntries by_box;
+  for (const FragmentGroups::Entry& entry : groups.entries()) by_box.push_back(&entry);
+  std::sort(by_box.begin(), by_box.end(), [](const auto* a, const auto* b) {
+    return std::tie(a->box, a->rank, a->fragment) < std::tie(b->box, b->rank, b->fragment);
+  });
+  OwnerEntries chosen = EntriesOf(tensor.extension->ownership[0], groups, by_box);
+  MC_CHECK(!chosen.empty());  // the placement proved it
+  return chosen;
 }
 
 void SourceIndex::IndexOwned(uint32_t tensor, const FragmentGroups& groups,
                              std::span<const uint32_t> part_of_fragment,
                              const std::vector<int64_t>& dps) {
   const manifest::TensorDescriptor& descriptor = *(*tensors_)[tensor];
-  TensorSelections& selections = tensor_selections_[tensor];
-  // One tiling of boxes with one owner each leaves nothing to choose.
-  const bool no_choice = descriptor.extension->ownership.size() == 1 &&
-                         groups.entries().size() == groups.boxes().size();
-  std::vector<const FragmentGroups::Entry*> previous;
-  for (const int64_t dp : std::span(dps).first(no_choice ? 1 : dps.size())) {
-    std::vector<const FragmentGroups::Entry*> chosen = ChooseOwners(descriptor, groups, dp);
-    if (chosen == previous) {
-      selections_.push_back(ReplicaSelection(selections_.back()));
-      continue;
-    }
+  const auto add = [&](const OwnerEntries& chosen) {
     ReplicaSelection selection;
     selection.first = static_cast<uint32_t>(fragments_.size());
     std::vector<Box> boxes;
@@ -201,10 +207,22 @@ void SourceIndex::IndexOwned(uint32_t tensor, const FragmentGroups& groups,
       parts_.push_back(part_of_fragment[entry->fragment]);
     }
     selection.tiling = AddTiling(boxes, true);
-    selections_.push_back(selection);
-    previous = std::move(chosen);
+    return selection;
+  };
+  const ReplicaSelection from_anybody = add(FirstOwners(descriptor, groups));
+  std::vector<ReplicaSelection> selections(dps.size(), from_anybody);
+  bool single = true;
+  size_t d = 0;
+  for (const FragmentGroups::Group& group : groups.groups()) {  // both ascending by dp
+    while (dps[d] != group.dp) ++d;
+    const OwnerEntries within = OwnersWithin(descriptor, groups, group);
+    if (within.empty()) continue;
+    selections[d] = add(within);
+    single = false;
   }
-  selections.single = selections_.size() - selections.first == 1;
+  tensor_selections_[tensor].single = single;
+  selections_.insert(selections_.end(), selections.begin(),
+                     single ? selections.begin() + 1 : selections.end());
 }
 
 ReplicaSelection SourceIndex::Select(const FragmentGroups& groups,

@@ -87,7 +87,8 @@ class SourceIndex {
   void IndexTensor(uint32_t tensor, const FragmentGroups& groups,
                    std::span<const uint32_t> part_of_fragment, const std::vector<int64_t>& dps,
                    std::vector<bool>* complete);
-  // A tensor that declares who holds which box: a selection for each dp rank, one if all are equal.
+  // A tensor that declares who holds which box: a selection for each dp rank that holds it whole,
+  // one for all others.
   void IndexOwned(uint32_t tensor, const FragmentGroups& groups,
                   std::span<const uint32_t> part_of_fragment, const std::vector<int64_t>& dps);
   ReplicaSelection Select(const FragmentGroups& groups, const FragmentGroups::Group& group,
@@ -111,11 +112,16 @@ class SourceIndex {
   std::vector<uint32_t> parts_;
 };
 
-// For each box of the tiling to read for `dp`, the entry (of `groups`, loaded with the owned
-// tensor) to read it from: an owner in `dp` if there is one, else the first owner; by rank,
-// fragment. The tiling is the first whose boxes all have an owner in `dp`, else the first.
-std::vector<const FragmentGroups::Entry*> ChooseOwners(const manifest::TensorDescriptor& tensor,
-                                                       const FragmentGroups& groups, int64_t dp);
+// How an owned tensor is read, for each box of a tiling the entry (of `groups`, loaded with the
+// tensor) to read it from, the first by (rank, fragment):
+// the first tiling that one dp rank (a group of `groups`) holds whole, from that dp rank alone;
+// empty when it holds none.
+std::vector<const FragmentGroups::Entry*> OwnersWithin(const manifest::TensorDescriptor& tensor,
+                                                       const FragmentGroups& groups,
+                                                       const FragmentGroups::Group& group);
+// The first tiling, from anybody.
+std::vector<const FragmentGroups::Entry*> FirstOwners(const manifest::TensorDescriptor& tensor,
+                                                      const FragmentGroups& groups);
 
 // INVALID_ARGUMENT for the first tensor of more dimensions than the planner takes.
 Status ValidateTensorRanks(std::span<const manifest::TensorDescriptor* const> tensors);

@@ -105,20 +105,24 @@ class BoxCollector {
   ChosenBoxes chosen_;
 };
 
-// Each box that the planner would read of an owned tensor, with all its owners in `dp` where it has
-// any there.
+// Each box that the planner would read of an owned tensor, with all its owners, or all in `dp`
+// where that dp rank holds it whole.
 void AddOwned(const TensorDescriptor& tensor, const FragmentGroups& groups, int64_t dp,
               BoxCollector* boxes) {
-  std::vector<FragmentGroups::Entry> by_box(groups.entries().begin(), groups.entries().end());
-  std::stable_sort(by_box.begin(), by_box.end(),
-                   [](const auto& a, const auto& b) { return a.box < b.box; });
-  for (const FragmentGroups::Entry* chosen : ChooseOwners(tensor, groups, dp)) {
-    const auto [first, last] =
-        std::equal_range(by_box.begin(), by_box.end(), *chosen,
-                         [](const auto& a, const auto& b) { return a.box < b.box; });
-    for (auto entry = first; entry != last; ++entry) {
-      if (chosen->rank[0] != dp || entry->rank[0] == dp) boxes->Add(*entry);
-    }
+  std::vector<const FragmentGroups::Entry*> chosen;
+  std::span<const FragmentGroups::Entry> owners = groups.entries();
+  for (const FragmentGroups::Group& group : groups.groups()) {
+    if (group.dp != dp) continue;
+    chosen = OwnersWithin(tensor, groups, group);
+    if (!chosen.empty()) owners = groups.of(group);
+  }
+  if (chosen.empty()) chosen = FirstOwners(tensor, groups);
+  std::vector<FragmentGroups::Entry> by_box(owners.begin(), owners.end());
+  const auto less = [](const auto& a, const auto& b) { return a.box < b.box; };
+  std::stable_sort(by_box.begin(), by_box.end(), less);
+  for (const FragmentGroups::Entry* box : chosen) {
+    const auto [first, last] = std::equal_range(by_box.begin(), by_box.end(), *box, less);
+    for (auto entry = first; entry != last; ++entry) boxes->Add(*entry);
   }
 }
 

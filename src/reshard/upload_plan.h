@@ -15,8 +15,8 @@
 // *twins*, which share its byte ranges (the stored manifest's extended form). Other aliased
 // fragments get byte ranges of their own. Empty fragments are not stored.
 //
-// Of a tensor that declares its owners, the tiling that the planner would read is uploaded, a box
-// given to one of its owners in the chosen DP replica if it has any there.
+// Of a tensor that declares its owners, the tiling that the planner would read is uploaded, from
+// the owners in the chosen DP replica if that holds it whole, else from any.
 //
 // An affinity unit is the closure of objects that share a tensor, an alias group, a weight and its
 // block scales, or are one object.

@@ -49,11 +49,32 @@ def test_cuts():
 
 
 @pytest.mark.parametrize(
+    ("tp", "rule", "rows"),
+    [
+        (8, TensorRule("kv", 0, blocks=2), [(0, 3)] * 4 + [(3, 6)] * 4),
+        (4, TensorRule("kv", 0, blocks=3), [(0, 2), (0, 2), (2, 4), (4, 6)]),
+        (2, TensorRule("kv", 0, blocks=3), [(0, 4), (4, 6)]),
+        (8, TensorRule("kv", 0), [(r, r + 1) for r in range(6)] + [None, None]),
+        (3, TensorRule("kv", 0, (0, 4, 4, 6)), [(0, 4), None, (4, 6)]),
+    ],
+)
+def test_fewer_pieces_than_ranks(identity, tp, rule, rows):
+    layout = ParallelLayout(tp=tp, dp=2, rules=(rule,))
+    placement = layout_placement({"kv": TensorInfo((6, 5), "int16", 2)}, layout, identity)
+    for part in placement.parts:
+        held = [(f.global_offset[0], f.global_offset[0] + f.local_shape[0]) for f in part.fragments]
+        assert held == [row for row in [rows[part.rank.tp]] if row is not None]
+    assert placement.extended == (tp != 2)
+
+
+@pytest.mark.parametrize(
     ("rule", "match"),
     [
         (TensorRule("w", 2), r"w has shape \(6, 4\).*dimension 2"),
         (TensorRule("w", 0, (0, 3, 5)), r"cuts of w.*0 to 6.*\(0, 3, 5\)"),
-        (TensorRule("w", 0, (0, 0, 6)), "hold nothing of w"),
+        (TensorRule("w", 0, (0, 7, 6)), r"cuts of w must ascend, got \(0, 7, 6\)"),
+        (TensorRule("w", 0, blocks=7), "blocks of w must be from 1 to 6 and without cuts, got 7"),
+        (TensorRule("w", 0, (0, 3, 6), blocks=2), "and without cuts"),
         (TensorRule("w", stage=3), "stage of w must be below 1, got 3"),
     ],
 )

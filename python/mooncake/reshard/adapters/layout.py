@@ -7,10 +7,11 @@ framework knows what its names mean; nothing is guessed from a name that no rule
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Any, Optional
 
 from ..weight import (
     OwnershipAxis,
@@ -23,6 +24,7 @@ from ..weight import (
     TopologyParticipant,
     WeightPlacementManifest,
 )
+from ..weight.extended import ExtendedTensor, OwnedBox
 from ..weight.management import WeightIdentity
 
 __all__ = ["ParallelLayout", "TensorInfo", "TensorRule", "balanced_cuts", "layout_placement"]
@@ -50,7 +52,9 @@ class TensorRule:
 
     `tp_dim` is the dimension that TP cuts (None: every TP rank holds all of it). `cuts` gives the
     boundaries explicitly, tp + 1 ascending offsets from 0 to the extent; without it the pieces
-    differ by at most one element, larger ones first. `stage` pins the tensors to a pipeline stage
+    differ by at most one element, larger ones first; ranks beyond the extent hold nothing. With
+    `blocks` the dimension has only so many pieces (KV heads), and consecutive ranks hold the same
+    one. `stage` pins the tensors to a pipeline stage
     (negative counts from the last). With `expert=True` the pattern's first group is the expert's
     number, and whole experts belong to the ranks in contiguous runs; such a tensor is one expert's
     own allocation and is not cut.
@@ -61,6 +65,7 @@ class TensorRule:
     cuts: Optional[tuple[int, ...]] = None
     stage: Optional[int] = None
     expert: bool = False
+    blocks: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -150,8 +155,9 @@ def layout_placement(
 ) -> WeightPlacementManifest:
     """The placement of `tensors` under `layout`. `aliases` are groups of names of one tensor.
 
+    A tensor that several tp ranks hold alike, or some hold nothing of, takes the extended form.
     ValueError names the tensor and the reason when a rule cannot be applied: a dimension it does
-    not have, cuts that do not fit, a rank that would hold nothing of a cut tensor.
+    not have, cuts that do not fit.
     """
     layers = {layout.layer_of(name) for name in tensors} - {None}
     stage_cuts = balanced_cuts(max(layers) + 1 if layers else 1, layout.pp)
@@ -206,7 +212,8 @@ class _TensorCut:
         self.expert: Optional[int] = None
         self.expert_owner: Optional[int] = None
         self.dim: Optional[int] = None
-        self.cuts: Sequence[int] = ()
+        self.shares: Sequence[tuple[int, int]] = ()  # [begin, end) of each tp rank
+        self.owned = False  # shares repeat or are empty: the extended form
         if rule is None:
             return
         if rule.expert:
@@ -230,22 +237,47 @@ class _TensorCut:
         if rule.tp_dim >= len(shape):
             raise ValueError(f"{self.name} has shape {shape}: there is no dimension {rule.tp_dim}")
         extent = shape[rule.tp_dim]
-        cuts = rule.cuts if rule.cuts is not None else balanced_cuts(extent, self.layout.tp)
-        if len(cuts) != self.layout.tp + 1 or cuts[0] != 0 or cuts[-1] != extent:
-            raise ValueError(
-                f"cuts of {self.name} must be {self.layout.tp + 1} offsets from 0 to {extent}, "
-                f"got {tuple(cuts)}"
-            )
-        if any(a >= b for a, b in zip(cuts, cuts[1:], strict=False)):
-            raise ValueError(
-                f"a rank would hold nothing of {self.name}: dimension {rule.tp_dim} of extent "
-                f"{extent} cut at {tuple(cuts)}"
-            )
-        if self.layout.tp > 1:
-            self.dim, self.cuts = rule.tp_dim, tuple(cuts)
+        tp = self.layout.tp
+        if rule.blocks is not None:
+            if rule.cuts is not None or not 1 <= rule.blocks <= extent:
+                raise ValueError(
+                    f"blocks of {self.name} must be from 1 to {extent} and without cuts, "
+                    f"got {rule.blocks}"
+                )
+            blocks, edges = rule.blocks, balanced_cuts(extent, rule.blocks)
+            if blocks < tp:
+                shares = [edges[t * blocks // tp : t * blocks // tp + 2] for t in range(tp)]
+            else:
+                runs = itertools.pairwise(balanced_cuts(blocks, tp))
+                shares = [(edges[first], edges[last]) for first, last in runs]
+        else:
+            cuts = rule.cuts if rule.cuts is not None else balanced_cuts(extent, tp)
+            if len(cuts) != tp + 1 or cuts[0] != 0 or cuts[-1] != extent:
+                raise ValueError(
+                    f"cuts of {self.name} must be {tp + 1} offsets from 0 to {extent}, "
+                    f"got {tuple(cuts)}"
+                )
+            if any(a > b for a, b in itertools.pairwise(cuts)):
+                raise ValueError(f"cuts of {self.name} must ascend, got {tuple(cuts)}")
+            shares = list(itertools.pairwise(cuts))
+        if tp > 1:
+            self.dim, self.shares = rule.tp_dim, [tuple(share) for share in shares]
+            self.owned = len(set(self.shares)) < tp or any(a == b for a, b in self.shares)
 
     def descriptor(self, layout_fingerprint: str) -> TensorDescriptor:
         layout = self.layout
+        fields: dict[str, Any] = {
+            "tensor_id": self.name,
+            "global_shape": self.info.shape,
+            "dtype": self.info.dtype,
+            "itemsize": self.info.itemsize,
+            "layout_fingerprint": layout_fingerprint,
+            "layer_id": self.layer,
+            "expert_id": self.expert,
+        }
+        if self.owned:
+            tiling = self._tiling()
+            return ExtendedTensor(**fields, shard_dims=(), parallel_axes=(), ownership=(tiling,))
         axes: list = []
         if layout.dp > 1:
             axes.append(ReplicatedAxis("dp"))
@@ -261,16 +293,18 @@ class _TensorCut:
             else:
                 axes.append(ReplicatedAxis("tp"))
         return TensorDescriptor(
-            tensor_id=self.name,
-            global_shape=self.info.shape,
-            dtype=self.info.dtype,
-            itemsize=self.info.itemsize,
+            **fields,
             shard_dims=() if self.dim is None else (self.dim,),
-            layout_fingerprint=layout_fingerprint,
             parallel_axes=axes,
-            layer_id=self.layer,
-            expert_id=self.expert,
         )
+
+    def _tiling(self) -> tuple[OwnedBox, ...]:
+        owners: dict[tuple, list[str]] = {}
+        for rank in self.layout.ranks():
+            box = self.box_of(rank)
+            if box is not None:
+                owners.setdefault(box, []).append(participant_name(rank))
+        return tuple(OwnedBox(*box, tuple(names)) for box, names in owners.items())
 
     def box_of(self, rank: ParallelRank) -> Optional[tuple[tuple[int, ...], tuple[int, ...]]]:
         """(offset, shape) of the rank's share, None when it has none."""
@@ -281,8 +315,10 @@ class _TensorCut:
         offset = [0] * len(self.info.shape)
         shape = list(self.info.shape)
         if self.dim is not None:
-            offset[self.dim] = self.cuts[rank.tp]
-            shape[self.dim] = self.cuts[rank.tp + 1] - self.cuts[rank.tp]
+            begin, end = self.shares[rank.tp]
+            if begin == end:
+                return None
+            offset[self.dim], shape[self.dim] = begin, end - begin
         return tuple(offset), tuple(shape)
 
 
