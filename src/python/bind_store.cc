@@ -334,8 +334,8 @@ void CopyStrided(uint64_t target, uint64_t source, uint64_t inner_bytes,
                           std::to_string(transfer::kLoopsMax)));
   }
   if (threads < 1 || threads > client::kThreadsMax) {
-    Check(InvalidArgument("threads must be 1 to " + std::to_string(client::kThreadsMax) +
-                          ", got " + std::to_string(threads)));
+    Check(InvalidArgument("threads must be 1 to " + std::to_string(client::kThreadsMax) + ", got " +
+                          std::to_string(threads)));
   }
   transfer::StridedCopy copy;
   copy.source = reinterpret_cast<const std::byte*>(source);

@@ -166,7 +166,7 @@ def test_impossible_arguments_are_named(store, identity):
         progress=5,
     )
     with pytest.raises(_core.StoreError, match="threads must be 1 to 1024, got 0"):
-        _core.copy_strided(0, 0, 0, 0)
+        _core.copy_strided(0, 0, 0, [], [], [], 0)
     store.weight_remove(identity, timeout=-1)
 
 
