@@ -7,6 +7,7 @@ import os
 import signal
 import time
 import warnings
+from pathlib import Path
 
 import numpy
 import pytest
@@ -28,6 +29,17 @@ from mooncake.reshard.weight.errors import (
 from test_crashes import wait_until
 
 
+def stop(pid):
+    """SIGSTOP, and until no thread of the process runs any more: a busy host takes its time."""
+    os.kill(pid, signal.SIGSTOP)
+
+    def states():
+        stats = Path(f"/proc/{pid}/task").glob("*/stat")
+        return {stat.read_text().rsplit(")", 1)[1].split()[0] for stat in stats}
+
+    wait_until(lambda: states() == {"T"})
+
+
 def test_a_stopped_node_holds_nobody_up_for_longer_than_asked(tmp_path):
     identity = WeightIdentity("tests", "model", "r", 1)
     model = transformer()
@@ -35,7 +47,7 @@ def test_a_stopped_node_holds_nobody_up_for_longer_than_asked(tmp_path):
         with WeightStore(cluster.target) as store:
             publish(store, model, LAYOUTS["tp1"], identity)
         with WeightStore(cluster.target, retry_ms=1_000) as store:
-            os.kill(cluster.nodes[0].pid, signal.SIGSTOP)
+            stop(cluster.nodes[0].pid)
             try:
                 begin = time.monotonic()
                 with pytest.raises((WeightUnavailableError, WeightNotReadyError)) as error:
@@ -59,7 +71,7 @@ def test_a_stopped_master_holds_nobody_up_for_longer_than_asked(tmp_path):
     with LocalCluster(nodes=1, capacity="256MiB", folder=tmp_path, log_level="warning") as cluster:
         store = WeightStore(cluster.target, retry_ms=1_000)
         publish(store, model, LAYOUTS["tp1"], identity)
-        os.kill(cluster.master.pid, signal.SIGSTOP)
+        stop(cluster.master.pid)
         try:
             begin = time.monotonic()
             for call in (
