@@ -295,6 +295,13 @@ TEST(ExtendedShapes, ScalarsEmptyTensorsAndEmptyShards) {
   EXPECT_EQ(stored->fragments.size(), 6u);  // five rows, one scalar
 }
 
+TEST(ExtendedShapes, NothingAtAllIsNotPublished) {
+  const PlacementPtr nothing =
+      Placed(1, {Extended("none", {0, 4}, {})}, {Held("none", {0, 0}, {0, 4}, 0)}).value();
+  EXPECT_THAT(PlanUpload(nothing, "g"),
+              Refused("a placement without elements has nothing to store"));
+}
+
 TEST(ExtendedShapes, APartOfEmptyFragmentsHasNothingToFill) {
   const PlacementPtr placement =
       Placed(2, {Extended("w", {2}, {.ownership = {{{{0}, {2}, {"p0"}}}}})},

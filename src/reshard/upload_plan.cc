@@ -343,6 +343,10 @@ Result<UploadPlan> PlanUpload(const manifest::PlacementPtr& placement, std::stri
     participant.nbytes += plan.objects[o].nbytes;
     plan.nbytes += plan.objects[o].nbytes;
   }
+  if (plan.nbytes == 0) {
+    return InvalidArgument("a placement without elements has nothing to store: " +
+                           placement->placement_id);
+  }
   plan.plan_sha256 = ToHex(Sha256Of(UploadPlanText(plan)));
   return plan;
 }

@@ -78,6 +78,7 @@ struct UploadPlan {
   }
 };
 
+// INVALID_ARGUMENT for a placement that cannot be read from, and one without any elements.
 Result<UploadPlan> PlanUpload(const manifest::PlacementPtr& placement, std::string group_id,
                               uint64_t pack_threshold = kDefaultPackThreshold);
 

@@ -328,3 +328,31 @@ def test_shard_boxes_fill_the_tensor_whatever_cuts_it():
     strided = (MeshShard(0, strided=True), MeshShard(0))
     assert shard_box((8,), (2, 2), strided, (1, 0)) == ((2,), (2,))
     assert shard_box((8,), (2, 2), (MeshShard(0), MeshShard(0)), (1, 0)) == ((4,), (2,))
+
+
+def test_own_boxes_against_elements():
+    random = numpy.random.default_rng(int.from_bytes(b"seed"))
+    for _ in range(200):
+        held = {}
+        for name in "abc":
+            corners = numpy.sort(random.integers(0, 5, (random.integers(0, 3), 2, 2)), axis=1)
+            held[name] = [
+                (tuple(map(int, low)), tuple(map(int, high - low + 1))) for low, high in corners
+            ]
+        tiling, cells = own_boxes(held)
+        counts = dict.fromkeys(held, 0)
+        seen = numpy.zeros((6, 6), int)
+        for box in tiling:
+            cut = tuple(slice(o, o + e) for o, e in zip(box.offset, box.shape, strict=True))
+            seen[cut] += 1
+            for name in held:
+                copies = box.owners.count(name)
+                assert cells[name].count((box.offset, box.shape)) == copies
+                holds = numpy.zeros((6, 6), int)
+                for offset, shape in held[name]:
+                    holds[tuple(slice(o, o + e) for o, e in zip(offset, shape, strict=True))] += 1
+                assert (holds[cut] == copies).all(), (held, box)
+                counts[name] += copies * int(numpy.prod(box.shape))
+        assert seen.max(initial=0) <= 1
+        for name, boxes in held.items():
+            assert counts[name] == sum(int(numpy.prod(shape)) for _, shape in boxes)

@@ -53,11 +53,11 @@ class TensorRule:
     `tp_dim` is the dimension that TP cuts (None: every TP rank holds all of it). `cuts` gives the
     boundaries explicitly, tp + 1 ascending offsets from 0 to the extent; without it the pieces
     differ by at most one element, larger ones first; ranks beyond the extent hold nothing. With
-    `blocks` the dimension has only so many pieces (KV heads), and consecutive ranks hold the same
-    one. `stage` pins the tensors to a pipeline stage
-    (negative counts from the last). With `expert=True` the pattern's first group is the expert's
-    number, and whole experts belong to the ranks in contiguous runs; such a tensor is one expert's
-    own allocation and is not cut.
+    `blocks` the dimension is cut between so many equal pieces only (KV heads); where they are fewer
+    than the ranks, consecutive ranks hold the same one. `stage` pins the tensors to a pipeline
+    stage (negative counts from the last). With `expert=True` the pattern's first group is the
+    expert's number, and whole experts belong to the ranks in contiguous runs; such a tensor is one
+    expert's own allocation and is not cut.
     """
 
     pattern: str

@@ -12,9 +12,10 @@ from mooncake.reshard.weight.runtime import WeightRuntimeBindingManifest
 def validate_runtime_binding(
     placement: WeightPlacementManifest, binding: WeightRuntimeBindingManifest
 ) -> None:
-    """ValueError unless `binding` gives every fragment of its participant one contiguous view.
+    """ValueError unless `binding` gives every fragment of its participant one view.
 
-    Views and storage allocations of one address space must not overlap, declared aliases excepted.
+    Views are contiguous, unless they are StridedBindingFragments. Views and storage allocations of
+    one address space must not overlap, declared aliases excepted.
     """
     _require_placement(placement)
     if not isinstance(binding, WeightRuntimeBindingManifest):

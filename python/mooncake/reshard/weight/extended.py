@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Optional
 
 from mooncake import _core
@@ -182,8 +183,9 @@ def own_boxes(
     }
     boxes = {box for group in cells.values() for box in group}
     if len(boxes) > 1 and boxes_overlap(boxes):
+        clusters = _clusters(boxes)
         cells = {
-            participant: [cell for box in group for cell in _cut(box, boxes)]
+            participant: [cell for box in group for cell in _cut(box, clusters[box])]
             for participant, group in cells.items()
         }
     owners: dict[Box, list[ParticipantId]] = {}
@@ -198,14 +200,22 @@ def _overlap(a: Box, b: Box) -> bool:
     return all(pa < pb + eb and pb < pa + ea for pa, ea, pb, eb in zip(*a, *b, strict=True))
 
 
-def _cut(whole: Box, boxes: set[Box]) -> list[Box]:
-    """`whole` along the edges of all boxes that its overlaps connect it with."""
-    cluster, pending = {whole}, [whole]
-    while pending:
-        box = pending.pop()
-        near = [other for other in boxes - cluster if _overlap(box, other)]
-        cluster.update(near)
-        pending += near
+def _clusters(boxes: set[Box]) -> dict[Box, list[Box]]:
+    """Each box's cluster: all that its overlaps, and theirs, connect it with."""
+    cluster_of: dict[Box, list[Box]] = {}
+    rest = set(boxes)
+    while rest:
+        cluster = [rest.pop()]
+        for box in cluster:  # grows while it is walked
+            near = [other for other in rest if _overlap(box, other)]
+            rest.difference_update(near)
+            cluster += near
+        cluster_of.update((box, cluster) for box in cluster)
+    return cluster_of
+
+
+def _cut(whole: Box, cluster: list[Box]) -> list[Box]:
+    """`whole` along the edges of all boxes of its cluster."""
     cells: list[Box] = [((), ())]
     for dim, (begin, extent) in enumerate(zip(*whole, strict=True)):
         edges = {begin, begin + extent}
@@ -217,8 +227,6 @@ def _cut(whole: Box, boxes: set[Box]) -> list[Box]:
             }
         cuts = sorted(edges)
         cells = [
-            ((*offset, a), (*shape, b - a))
-            for offset, shape in cells
-            for a, b in zip(cuts, cuts[1:], strict=False)
+            ((*offset, a), (*shape, b - a)) for offset, shape in cells for a, b in pairwise(cuts)
         ]
     return cells
