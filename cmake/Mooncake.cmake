@@ -21,9 +21,22 @@ function(mooncake_compile_options TARGET)
   if(MOONCAKE_SANITIZE)
     # Instrumented code makes GCC guess wrong about initialisation.
     target_compile_options(${TARGET} PRIVATE -Wno-maybe-uninitialized)
-    target_compile_options(${TARGET} PUBLIC -fsanitize=${MOONCAKE_SANITIZE}
-      -fno-omit-frame-pointer -fno-sanitize-recover=all)
-    target_link_options(${TARGET} PUBLIC -fsanitize=${MOONCAKE_SANITIZE})
+  endif()
+  mooncake_sanitize(${TARGET})
+endfunction()
+
+# mooncake_sanitize(TARGET): what MOONCAKE_SANITIZE asks for. Generated sources need it as well: a
+# sanitizer sees only the accesses of code compiled for it.
+function(mooncake_sanitize TARGET)
+  if(NOT MOONCAKE_SANITIZE)
+    return()
+  endif()
+  target_compile_options(${TARGET} PUBLIC -fsanitize=${MOONCAKE_SANITIZE}
+    -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(${TARGET} PUBLIC -fsanitize=${MOONCAKE_SANITIZE})
+  get_target_property(type ${TARGET} TYPE)
+  if(type STREQUAL EXECUTABLE)
+    target_sources(${TARGET} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/sanitizer_options.cc)
   endif()
 endfunction()
 

@@ -65,7 +65,8 @@ TEST(ImportFaultTest, AWriterThatVanishesAtAnyStepIsReclaimed) {
     HookedMaster* hooks = nullptr;
     client::StoreClientOptions options;
     options.step_observer = trap.Observer();
-    options.import_ttl_ms = 100;
+    // Short, since its end is waited for; but a commit must come before it, however slowly.
+    if (steps[at] != client::import_step::kCommitted) options.import_ttl_ms = 100;
     const auto client = cluster.NewClient(options, &hooks);
     trap.ActAt(at, [&] {
       hooks->Vanish();
@@ -156,7 +157,7 @@ TEST(ImportFaultTest, JoiningALiveWriterNeitherWaitsForItsEndNorIgnoresTheCaller
   const model::WeightIdentity identity = TestIdentity();
   const manifest::PlacementPtr source = MakeLayout(identity, {});
   client::StoreClientOptions options;
-  options.import_ttl_ms = 600;
+  options.import_ttl_ms = 1'500;
   const auto first = cluster.NewClient(options);
   const auto second = cluster.NewClient();
   auto writing = first->BeginImport({identity, source, {}, {}, {}});

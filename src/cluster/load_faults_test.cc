@@ -79,7 +79,8 @@ TEST_F(LoadFaultTest, ALostLeaseIsSeenBeforeDataIsHandedOver) {
   std::atomic<bool> cut{false};
   HookedMaster* hooks = nullptr;
   client::StoreClientOptions options;
-  options.lease_ttl_ms = 60;
+  // Renewed until the copy, however busy the machine; then waited for.
+  options.lease_ttl_ms = 500;
   options.step_observer = [&](std::string_view step) {
     if (step != client::load_step::kGroupCopied) return OkStatus();
     // Stalled: no renewal gets through until the Master has given the lease up.
@@ -106,10 +107,11 @@ TEST_F(LoadFaultTest, ASlowLoadOutlivesItsTtlByRenewing) {
   std::atomic<int> renewals{0};
   HookedMaster* hooks = nullptr;
   client::StoreClientOptions options;
-  options.lease_ttl_ms = 60;
+  // A third of it passes between renewals; a busy machine may keep one waiting for another third.
+  options.lease_ttl_ms = 1'200;
   options.step_observer = [&](std::string_view step) {
     if (step != client::load_step::kPlanned) return OkStatus();
-    EXPECT_TRUE(TestCluster::Eventually([&] { return renewals >= 8; }));
+    EXPECT_TRUE(TestCluster::Eventually([&] { return renewals >= 4; }));
     return OkStatus();
   };
   const auto client = cluster.NewClient(options, &hooks);
@@ -311,7 +313,7 @@ TEST_F(LoadFaultTest, TheMasterMayRestartAtAnyStepOfALoad) {
 }
 
 TEST_F(LoadFaultTest, ADeadNodeMakesItsRevisionsDegradedAndNothingWrong) {
-  TestCluster cluster({.nodes = 1});
+  TestCluster cluster({.nodes = 1, .node_dead_after_ms = 1'000});
   PublishModel(cluster);
   const model::WeightIdentity identity = TestIdentity();
   const manifest::PlacementPtr target = MakeLayout(identity, {});

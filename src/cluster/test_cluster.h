@@ -130,6 +130,8 @@ struct TestClusterOptions {
   int nodes = 2;
   uint64_t capacity_bytes = uint64_t{64} << 20;
   bool durable_arenas = false;
+  // Long for all but the tests of a node's death: a machine may be too busy to report for a second.
+  int64_t node_dead_after_ms = 10'000;
 };
 
 class TestCluster {
@@ -139,7 +141,7 @@ class TestCluster {
   explicit TestCluster(Options options = {}) : options_(options) {
     master::MasterOptions master_options;
     master_options.report_interval_ms = 20;
-    master_options.node_dead_after_ms = 1'000;
+    master_options.node_dead_after_ms = options_.node_dead_after_ms;
     master_ = std::make_shared<RestartableMaster>(folder_ / "log.db", master_options);
     master_->Start();
     connector_ = std::make_shared<Connector>(*this);

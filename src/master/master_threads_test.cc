@@ -1,4 +1,5 @@
-// The whole Master as a program runs it: SQLite, its own thread, gRPC on loopback, many clients.
+// The whole Master as programs run it: SQLite, its own thread, many clients, in the process and
+// over gRPC on loopback.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,9 +18,9 @@
 namespace mooncake::master {
 namespace {
 
-class MasterGrpcTest : public testing::Test {
+class MasterThreadsTest : public testing::Test {
  protected:
-  MasterGrpcTest() {
+  MasterThreadsTest() {
     auto log = oplog::SqliteLog::Open(path_);
     MC_CHECK(log.ok());
     log_ = *std::move(log);
@@ -32,10 +33,18 @@ class MasterGrpcTest : public testing::Test {
     MC_CHECK(master.ok());
     master_ = *std::move(master);
     master_->Start();
+  }
+
+  std::string Listen() {
     auto server = rpc::GrpcMasterServer::Start("127.0.0.1:0", *master_);
     MC_CHECK(server.ok());
     server_ = *std::move(server);
+    return server_->address();
   }
+
+  // `clients` threads live their lives; every command must have been executed once, and the log
+  // must say what the Master knew.
+  void HammerAndCheck(rpc::MasterApi& api, int clients, int rounds);
 
   env::TestFolder folder_;
   const std::string path_ = folder_ / "log.db";
@@ -137,43 +146,41 @@ class Hammer {
   std::mt19937 engine_;
 };
 
-TEST_F(MasterGrpcTest, SixteenClientsHammer) {
-  constexpr int kClients = 16;
-  constexpr int kRounds = 10;
+void MasterThreadsTest::HammerAndCheck(rpc::MasterApi& api, int clients, int rounds) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
-  rpc::GrpcMaster api(server_->address());
   BookNode node("n1", uint64_t{1} << 30);
   ASSERT_TRUE(node.Register(api).ok());
   std::vector<std::unique_ptr<Hammer>> hammers;
   std::vector<std::thread> threads;
-  for (int i = 0; i < kClients; ++i) {
+  for (int i = 0; i < clients; ++i) {
     hammers.push_back(std::make_unique<Hammer>(api, i, seed + static_cast<unsigned>(i)));
-    threads.emplace_back([&hammer = *hammers.back()] { hammer.Run(kRounds); });
+    threads.emplace_back([&hammer = *hammers.back(), rounds] { hammer.Run(rounds); });
   }
   for (std::thread& thread : threads) thread.join();
 
+  const auto total = static_cast<uint64_t>(clients * rounds);
   std::set<uint64_t> imports, leases;
   for (const auto& hammer : hammers) {
     imports.insert(hammer->import_ids.begin(), hammer->import_ids.end());
     leases.insert(hammer->lease_ids.begin(), hammer->lease_ids.end());
   }
   // Every command was executed once: ids are distinct and without gaps.
-  EXPECT_EQ(imports.size(), size_t{kClients * kRounds});
-  EXPECT_EQ(*imports.rbegin(), uint64_t{kClients * kRounds});
-  EXPECT_EQ(leases.size(), size_t{kClients * kRounds});
-  EXPECT_EQ(*leases.rbegin(), uint64_t{kClients * kRounds});
+  EXPECT_EQ(imports.size(), total);
+  EXPECT_EQ(*imports.rbegin(), total);
+  EXPECT_EQ(leases.size(), total);
+  EXPECT_EQ(*leases.rbegin(), total);
 
   // Deletions end by themselves.
   const auto count_of = [&api](const char* availability) {
     return api.GetCluster({}).revisions_by_availability().at(availability);
   };
   const env::Deadline deadline = env::Deadline::AfterMs(60'000);
-  while (count_of("DELETED") < kClients * kRounds / 2 && !deadline.Expired()) {
+  while (count_of("DELETED") < total / 2 && !deadline.Expired()) {
     std::this_thread::yield();
   }
-  EXPECT_EQ(count_of("DELETED"), uint64_t{kClients * kRounds / 2});
-  EXPECT_EQ(count_of("READY"), uint64_t{kClients * kRounds / 2});
+  EXPECT_EQ(count_of("DELETED"), total / 2);
+  EXPECT_EQ(count_of("READY"), total / 2);
   EXPECT_EQ(api.GetCluster({}).active_leases(), 0u);
   const uint64_t records = api.GetCluster({}).last_log_sequence();
 
@@ -188,11 +195,21 @@ TEST_F(MasterGrpcTest, SixteenClientsHammer) {
   EXPECT_EQ(replayed->Digest(), live);
   EXPECT_GE(replayed->sequence, records);
   // Group commit: fewer records than commands.
-  EXPECT_LT(replayed->sequence, uint64_t{kClients * kRounds * 6});
+  EXPECT_LT(replayed->sequence, total * 6);
 }
 
-TEST_F(MasterGrpcTest, StopAnswersWhoeverIsWaiting) {
-  rpc::GrpcMaster api(server_->address(), {.total_timeout_ms = 500});
+TEST_F(MasterThreadsTest, SixteenClientsHammerOverGrpc) {
+  rpc::GrpcMaster api(Listen());
+  HammerAndCheck(api, 16, 10);
+}
+
+TEST_F(MasterThreadsTest, EightClientsHammerInTheProcess) {
+  rpc::BlockingMaster api(*master_);
+  HammerAndCheck(api, 8, 10);
+}
+
+TEST_F(MasterThreadsTest, StopAnswersWhoeverIsWaiting) {
+  rpc::GrpcMaster api(Listen(), {.total_timeout_ms = 500});
   std::atomic<bool> stop = false;
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
