@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "codec/log_event.h"
 #include "objects/event_codec.h"
 #include "weights/event_codec.h"
 
@@ -106,20 +107,14 @@ v1::LogEvent EncodeOutcome(const CommandOutcome& outcome) {
   body.set_acked_below(outcome.acked_below);
   body.set_request_sha256(outcome.request_sha256.data(), outcome.request_sha256.size());
   body.set_reply(outcome.reply);
-  v1::LogEvent event;
-  event.set_kind(v1::EVENT_KIND_COMMAND_OUTCOME);
-  event.set_version(kOutcomeVersion);
-  event.set_oldest_reader(kOutcomeVersion);
-  body.SerializeToString(event.mutable_body());
-  return event;
+  return codec::SealEvent(v1::EVENT_KIND_COMMAND_OUTCOME, kOutcomeVersion, body);
 }
 
 Result<CommandOutcome> DecodeOutcome(const v1::LogEvent& logged) {
-  if (logged.kind() != v1::EVENT_KIND_COMMAND_OUTCOME || logged.oldest_reader() > kOutcomeVersion) {
-    return Unsupported(
-        fmt::format("event kind {} version {} needs a reader of version {}, this one has {}",
-                    logged.kind(), logged.version(), logged.oldest_reader(), kOutcomeVersion));
+  if (logged.kind() != v1::EVENT_KIND_COMMAND_OUTCOME) {
+    return Unsupported(fmt::format("event kind {} is not known here", logged.kind()));
   }
+  MC_RETURN_IF_ERROR(codec::CheckReader(logged, kOutcomeVersion));
   v1::CommandOutcome body;
   CommandOutcome outcome;
   if (!body.ParseFromString(logged.body()) ||

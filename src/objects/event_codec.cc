@@ -1,5 +1,6 @@
 #include "objects/event_codec.h"
 
+#include "codec/log_event.h"
 #include "codec/values.h"
 
 namespace mooncake::objects {
@@ -7,23 +8,13 @@ namespace {
 
 // ---- encode ----
 
-template <class Body>
-v1::LogEvent Sealed(v1::EventKind kind, const Body& body) {
-  v1::LogEvent logged;
-  logged.set_kind(kind);
-  logged.set_version(kEventVersion);
-  logged.set_oldest_reader(kEventVersion);
-  body.SerializeToString(logged.mutable_body());
-  return logged;
-}
-
 v1::LogEvent Encode(const NodeJoined& event) {
   v1::NodeEvent body;
   auto& joined = *body.mutable_joined();
   codec::ToProto(event.address, joined.mutable_address());
   joined.set_capacity_bytes(event.capacity_bytes);
   joined.set_durable_arenas(event.durable_arenas);
-  return Sealed(v1::EVENT_KIND_NODE, body);
+  return codec::SealEvent(v1::EVENT_KIND_NODE, kEventVersion, body);
 }
 
 v1::LogEvent Encode(const ArenaReserved& event) {
@@ -34,21 +25,21 @@ v1::LogEvent Encode(const ArenaReserved& event) {
   reserved.set_node_id(event.node_id);
   reserved.set_instance_id(event.instance_id);
   reserved.set_bytes(event.bytes);
-  return Sealed(v1::EVENT_KIND_ARENA, body);
+  return codec::SealEvent(v1::EVENT_KIND_ARENA, kEventVersion, body);
 }
 
 v1::LogEvent Encode(const ArenasReleasing& event) {
   v1::ArenaEvent body;
   auto& releasing = *body.mutable_releasing();
   for (const ArenaId id : event.arena_ids) releasing.add_arena_ids(id.value);
-  return Sealed(v1::EVENT_KIND_ARENA, body);
+  return codec::SealEvent(v1::EVENT_KIND_ARENA, kEventVersion, body);
 }
 
 v1::LogEvent Encode(const ArenasReleased& event) {
   v1::ArenaEvent body;
   auto& released = *body.mutable_released();
   for (const ArenaId id : event.arena_ids) released.add_arena_ids(id.value);
-  return Sealed(v1::EVENT_KIND_ARENA, body);
+  return codec::SealEvent(v1::EVENT_KIND_ARENA, kEventVersion, body);
 }
 
 v1::LogEvent Encode(const ObjectsReserved& event) {
@@ -63,7 +54,7 @@ v1::LogEvent Encode(const ObjectsReserved& event) {
     reserved.add_arena_ids(payload.arena_id.value);
     reserved.add_offsets(payload.offset);
   }
-  return Sealed(v1::EVENT_KIND_OBJECT, body);
+  return codec::SealEvent(v1::EVENT_KIND_OBJECT, kEventVersion, body);
 }
 
 v1::LogEvent Encode(const ObjectsRemoved& event) {
@@ -71,13 +62,13 @@ v1::LogEvent Encode(const ObjectsRemoved& event) {
   auto& removed = *body.mutable_removed();
   removed.set_import_id(event.import_id.value);
   for (const std::string& name : event.names) removed.add_names(name);
-  return Sealed(v1::EVENT_KIND_OBJECT, body);
+  return codec::SealEvent(v1::EVENT_KIND_OBJECT, kEventVersion, body);
 }
 
 v1::LogEvent Encode(const GroupRemoved& event) {
   v1::ObjectEvent body;
   body.mutable_group_removed()->set_import_id(event.import_id.value);
-  return Sealed(v1::EVENT_KIND_OBJECT, body);
+  return codec::SealEvent(v1::EVENT_KIND_OBJECT, kEventVersion, body);
 }
 
 v1::LogEvent Encode(const MetadataStored& event) {
@@ -87,7 +78,7 @@ v1::LogEvent Encode(const MetadataStored& event) {
   for (const model::MetadataObject& object : event.objects) {
     codec::ToProto(object, stored.add_objects());
   }
-  return Sealed(v1::EVENT_KIND_OBJECT, body);
+  return codec::SealEvent(v1::EVENT_KIND_OBJECT, kEventVersion, body);
 }
 
 v1::LogEvent Encode(const MetadataReleased& event) {
@@ -95,7 +86,7 @@ v1::LogEvent Encode(const MetadataReleased& event) {
   auto& released = *body.mutable_metadata_released();
   released.set_node_id(event.node_id);
   for (const ImportId id : event.import_ids) released.add_import_ids(id.value);
-  return Sealed(v1::EVENT_KIND_OBJECT, body);
+  return codec::SealEvent(v1::EVENT_KIND_OBJECT, kEventVersion, body);
 }
 
 // ---- decode ----
@@ -211,11 +202,7 @@ Result<Event> DecodeEvent(const v1::LogEvent& logged) {
     return Unsupported("event kind " + std::to_string(logged.kind()) +
                        " is not the object catalogue's");
   }
-  if (logged.oldest_reader() > kEventVersion) {
-    return Unsupported("event of kind " + std::to_string(logged.kind()) +
-                       " needs a reader of version " + std::to_string(logged.oldest_reader()) +
-                       ", this is " + std::to_string(kEventVersion));
-  }
+  MC_RETURN_IF_ERROR(codec::CheckReader(logged, kEventVersion));
   switch (logged.kind()) {
     case v1::EVENT_KIND_NODE:
       return DecodeNode(logged.body());

@@ -1,21 +1,12 @@
 #include "weights/event_codec.h"
 
+#include "codec/log_event.h"
 #include "codec/values.h"
 
 namespace mooncake::weights {
 namespace {
 
 // ---- encode ----
-
-template <class Body>
-v1::LogEvent Sealed(v1::EventKind kind, const Body& body) {
-  v1::LogEvent logged;
-  logged.set_kind(kind);
-  logged.set_version(kEventVersion);
-  logged.set_oldest_reader(kEventVersion);
-  body.SerializeToString(logged.mutable_body());
-  return logged;
-}
 
 v1::LogEvent Encode(const ImportBegun& event) {
   v1::RevisionEvent body;
@@ -30,7 +21,7 @@ v1::LogEvent Encode(const ImportBegun& event) {
   begun.set_policy_note(event.policy_note);
   begun.set_ttl_ms(event.ttl_ms);
   for (const std::string& node_id : event.metadata_node_ids) begun.add_metadata_node_ids(node_id);
-  return Sealed(v1::EVENT_KIND_REVISION, body);
+  return codec::SealEvent(v1::EVENT_KIND_REVISION, kEventVersion, body);
 }
 
 v1::LogEvent Encode(const Claimed& event) {
@@ -40,7 +31,7 @@ v1::LogEvent Encode(const Claimed& event) {
   claimed.set_participant(event.participant);
   claimed.set_client_id(event.client_id);
   claimed.set_ttl_ms(event.ttl_ms);
-  return Sealed(v1::EVENT_KIND_REVISION, body);
+  return codec::SealEvent(v1::EVENT_KIND_REVISION, kEventVersion, body);
 }
 
 v1::LogEvent Encode(const ReceiptAccepted& event) {
@@ -49,7 +40,7 @@ v1::LogEvent Encode(const ReceiptAccepted& event) {
   receipt.set_import_id(event.import_id.value);
   receipt.set_participant(event.participant);
   codec::ToProto(event.digests, receipt.mutable_digests());
-  return Sealed(v1::EVENT_KIND_REVISION, body);
+  return codec::SealEvent(v1::EVENT_KIND_REVISION, kEventVersion, body);
 }
 
 v1::LogEvent Encode(const Committed& event) {
@@ -63,14 +54,14 @@ v1::LogEvent Encode(const Committed& event) {
   committed.set_logical_payload_bytes(event.logical_payload_bytes);
   committed.set_affinity_count(event.affinity_count);
   committed.set_digests_root_sha256(codec::BytesOf(event.digests_root_sha256));
-  return Sealed(v1::EVENT_KIND_REVISION, body);
+  return codec::SealEvent(v1::EVENT_KIND_REVISION, kEventVersion, body);
 }
 
 v1::LogEvent Encode(const Aborted& event) {
   v1::RevisionEvent body;
   body.mutable_aborted()->set_import_id(event.import_id.value);
   body.mutable_aborted()->set_reason(event.reason);
-  return Sealed(v1::EVENT_KIND_REVISION, body);
+  return codec::SealEvent(v1::EVENT_KIND_REVISION, kEventVersion, body);
 }
 
 v1::LogEvent Encode(const AvailabilityChanged& event) {
@@ -79,7 +70,7 @@ v1::LogEvent Encode(const AvailabilityChanged& event) {
   changed.set_import_id(event.import_id.value);
   changed.set_availability(static_cast<v1::Availability>(event.availability));
   changed.set_reason(event.reason);
-  return Sealed(v1::EVENT_KIND_REVISION, body);
+  return codec::SealEvent(v1::EVENT_KIND_REVISION, kEventVersion, body);
 }
 
 v1::LogEvent Encode(const LeaseAcquired& event) {
@@ -89,7 +80,7 @@ v1::LogEvent Encode(const LeaseAcquired& event) {
   acquired.set_import_id(event.import_id.value);
   acquired.set_ttl_ms(event.ttl_ms);
   acquired.set_holder(event.holder);
-  return Sealed(v1::EVENT_KIND_LEASE, body);
+  return codec::SealEvent(v1::EVENT_KIND_LEASE, kEventVersion, body);
 }
 
 v1::LogEvent Encode(const LeasesEnded& event) {
@@ -97,19 +88,19 @@ v1::LogEvent Encode(const LeasesEnded& event) {
   auto& ended = *body.mutable_ended();
   for (const LeaseId id : event.lease_ids) ended.add_lease_ids(id.value);
   ended.set_expired(event.expired);
-  return Sealed(v1::EVENT_KIND_LEASE, body);
+  return codec::SealEvent(v1::EVENT_KIND_LEASE, kEventVersion, body);
 }
 
 v1::LogEvent Encode(const DeletionBegun& event) {
   v1::TombstoneEvent body;
   body.mutable_deletion_begun()->set_import_id(event.import_id.value);
-  return Sealed(v1::EVENT_KIND_TOMBSTONE, body);
+  return codec::SealEvent(v1::EVENT_KIND_TOMBSTONE, kEventVersion, body);
 }
 
 v1::LogEvent Encode(const Deleted& event) {
   v1::TombstoneEvent body;
   body.mutable_deleted()->set_import_id(event.import_id.value);
-  return Sealed(v1::EVENT_KIND_TOMBSTONE, body);
+  return codec::SealEvent(v1::EVENT_KIND_TOMBSTONE, kEventVersion, body);
 }
 
 // ---- decode ----
@@ -234,11 +225,7 @@ Result<Event> DecodeEvent(const v1::LogEvent& logged) {
     return Unsupported("event kind " + std::to_string(logged.kind()) +
                        " is not the weight catalogue's");
   }
-  if (logged.oldest_reader() > kEventVersion) {
-    return Unsupported("event of kind " + std::to_string(logged.kind()) +
-                       " needs a reader of version " + std::to_string(logged.oldest_reader()) +
-                       ", this is " + std::to_string(kEventVersion));
-  }
+  MC_RETURN_IF_ERROR(codec::CheckReader(logged, kEventVersion));
   switch (logged.kind()) {
     case v1::EVENT_KIND_REVISION:
       return DecodeRevision(logged.body());
