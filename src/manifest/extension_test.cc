@@ -319,7 +319,7 @@ TEST(Extension, PaddedShapeSectionsAndPacking) {
 }
 
 TEST(Extension, BlockScales) {
-  const auto placed = [](Extents scale_shape, const char* scale_id, Extents block) {
+  const auto placed = [](const Extents& scale_shape, const char* scale_id, Extents block) {
     TensorExtension extension{.block_scales = BlockScales{scale_id, std::move(block), true}};
     PlacementFragment scales = Piece("s", Extents(scale_shape.size(), 0), scale_shape, {});
     return PlacementFromFragments(

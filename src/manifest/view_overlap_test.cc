@@ -65,6 +65,7 @@ bool ShareAByte(const std::vector<RuntimeBindingFragment>& views) {
 
 bool Found(const std::vector<RuntimeBindingFragment>& views) {
   std::vector<const RuntimeBindingFragment*> pointers;
+  pointers.reserve(views.size());
   for (const RuntimeBindingFragment& view : views) pointers.push_back(&view);
   return FindOverlappingViews(pointers).has_value();
 }
