@@ -36,13 +36,22 @@ class EmbeddedStoreTest : public testing::Test {
     if (!store.ok()) ADD_FAILURE() << store.status().ToString();
     return *std::move(store);
   }
-  // Every arena file of the store.
+  // Every arena file of the store, also while it is dropping some: a folder that goes while it is
+  // listed begins the list anew.
   std::vector<std::string> ArenaFiles() {
+    namespace fs = std::filesystem;
     std::vector<std::string> files;
-    for (const auto& entry :
-         std::filesystem::recursive_directory_iterator(folder_.path() + "/store/node/arenas")) {
-      if (entry.is_regular_file()) files.push_back(entry.path());
-    }
+    std::error_code error;
+    const env::Deadline deadline = env::Deadline::AfterMs(20'000);
+    do {
+      files.clear();
+      fs::recursive_directory_iterator at(folder_.path() + "/store/node/arenas", error);
+      while (!error && at != fs::recursive_directory_iterator()) {
+        if (at->is_regular_file(error)) files.push_back(at->path());
+        if (!error) at.increment(error);
+      }
+    } while (error == std::errc::no_such_file_or_directory && !deadline.Expired());
+    EXPECT_FALSE(error) << error.message();
     std::sort(files.begin(), files.end());
     return files;
   }
