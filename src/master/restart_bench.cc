@@ -173,7 +173,7 @@ void Run(const Size& size) {
   std::vector<double> meanwhile;
   std::jthread second([&] { meanwhile = CommandSeconds(api, std::string(32, 'b'), stop); });
   begin = Seconds();
-  MC_CHECK(master->TakeSnapshot().ok());
+  Must(master->TakeSnapshot().status());
   const double taken = Seconds() - begin;
   stop = true;
   second.join();

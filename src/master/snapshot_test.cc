@@ -171,6 +171,55 @@ TEST(Snapshot, ALogThatDoesNotContinueItIsRefused) {
   EXPECT_THAT(status.message(), HasSubstr("the log is cluster another's"));
 }
 
+// As a reader beside the Master sees it: longer at each look.
+class GrowingLog final : public oplog::LogStore {
+ public:
+  explicit GrowingLog(oplog::MemoryLog& log) : log_(log) {}
+
+  Result<uint64_t> LastSequence() override {
+    MC_ASSIGN_OR_RETURN(const uint64_t last, log_.LastSequence());
+    const oplog::MemoryLog::Record before = log_.At(last - 1);
+    v1::LogBatch batch;
+    batch.set_time_ms(before.time_ms);
+    MC_RETURN_IF_ERROR(
+        log_.Append({last + 1, before.term, before.time_ms, batch.SerializeAsString()}));
+    return last;
+  }
+  Status Append(const oplog::LogRecordView& record) override { return log_.Append(record); }
+  Status Scan(uint64_t sequence, const Visitor& visit) override {
+    return log_.Scan(sequence, visit);
+  }
+  Result<uint64_t> FirstSequence() override { return log_.FirstSequence(); }
+  Result<bool> DropBefore(uint64_t sequence, uint64_t records_max) override {
+    return log_.DropBefore(sequence, records_max);
+  }
+  Result<std::optional<std::string>> ReadMeta(std::string_view key) override {
+    return log_.ReadMeta(key);
+  }
+  Status WriteMeta(std::string_view key, std::string_view value) override {
+    return log_.WriteMeta(key, value);
+  }
+  Status CheckSpace() override { return log_.CheckSpace(); }
+  Status Close() override { return log_.Close(); }
+
+ private:
+  oplog::MemoryLog& log_;
+};
+
+TEST(Snapshot, TheLogMayGrowWhileItIsRead) {
+  TestWorld world;
+  Live(world);
+  const auto log = oplog::MemoryLog::CopyOf(world.log(), world.log().size());
+  GrowingLog growing(*log);
+  const auto state = Replay(growing);
+  ASSERT_TRUE(state.ok()) << state.status().ToString();
+  EXPECT_EQ(state->sequence, log->size());
+  oplog::MemorySnapshots snapshots;
+  const std::string cluster_id = world.master().cluster_id();
+  ASSERT_TRUE(snapshots.Write(state->sequence, EncodeSnapshot(*state, cluster_id)).ok());
+  EXPECT_TRUE(Replay(growing, &snapshots).ok());
+}
+
 // Whole files (every checksum right) that say something else than the state they claim.
 class WrongSnapshot : public testing::Test {
  protected:
