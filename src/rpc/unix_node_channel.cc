@@ -61,15 +61,28 @@ Status UnixNodeChannel::SealImport(const v1::Grant& grant, const CallBounds& bou
   return Call(&request, bounds).status();
 }
 
+UnixNodeChannel::Turn::~Turn() {
+  if (channel_ == nullptr) return;
+  {
+    std::lock_guard lock(channel_->mutex_);
+    channel_->taken_ = false;
+  }
+  channel_->free_.notify_one();
+}
+
 Result<UnixNodeChannel::Turn> UnixNodeChannel::TakeTurn(const CallBounds& bounds) {
-  Turn turn(mutex_, std::defer_lock);
-  // In short steps, so that a caller who gives up is heard.
-  constexpr int64_t kStepMs = 20;
+  // A deadline may be further off than a wait can last.
+  constexpr int64_t kStepMs = 60'000;
+  std::unique_lock lock(mutex_);
   do {
-    if (bounds.cancel.stop_requested())
+    const auto step = std::chrono::milliseconds(std::min(bounds.deadline.RemainingMs(), kStepMs));
+    if (free_.wait_for(lock, bounds.cancel, step, [this] { return !taken_; })) {
+      taken_ = true;
+      return Turn(this);
+    }
+    if (bounds.cancel.stop_requested()) {
       return Cancelled("given up while waiting for earlier calls");
-    const int64_t step_ms = std::min(bounds.deadline.RemainingMs(), kStepMs);
-    if (turn.try_lock_for(std::chrono::milliseconds(step_ms))) return turn;
+    }
   } while (!bounds.deadline.Expired());
   return Unavailable("the deadline ran out while waiting for earlier calls");
 }
