@@ -98,7 +98,7 @@ std::string ArenaTable::PathOf(uint64_t import_id, uint64_t arena_id) const {
 Result<env::MemoryFile> ArenaTable::CreateAnonymous(const Arena& arena) {
   std::optional<env::MemoryFile> prepared = prepared_.Take(arena.bytes);
   // The arena is charged already: what is prepared beside it gives way first.
-  prepared_.SetRoom(free_bytes());
+  UpdateRoom();
   if (prepared) return *std::move(prepared);
   return env::MemoryFile::CreateAnonymous("mooncake-arena", arena.bytes);
 }
@@ -143,13 +143,20 @@ Result<std::shared_ptr<ArenaTable::Arena>> ArenaTable::Reserve(uint64_t import_i
 }
 
 void ArenaTable::Forget(const std::shared_ptr<Arena>& arena, bool remember) {
-  std::lock_guard lock(mutex_);
-  const auto found = arenas_.find(arena->arena_id);
-  if (found == arenas_.end() || found->second != arena) return;
-  used_bytes_ -= PhysicalBytes(arena->bytes);
-  arenas_.erase(found);
-  if (remember) dropped_arenas_.Add(arena->arena_id);
-  prepared_.SetRoom(capacity_bytes_ - std::min(used_bytes_, capacity_bytes_));
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = arenas_.find(arena->arena_id);
+    if (found == arenas_.end() || found->second != arena) return;
+    used_bytes_ -= PhysicalBytes(arena->bytes);
+    arenas_.erase(found);
+    if (remember) dropped_arenas_.Add(arena->arena_id);
+  }
+  UpdateRoom();
+}
+
+void ArenaTable::UpdateRoom() {
+  std::lock_guard lock(room_mutex_);
+  prepared_.SetRoom(free_bytes());
 }
 
 uint64_t ArenaTable::free_bytes() const {

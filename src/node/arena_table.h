@@ -97,6 +97,8 @@ class ArenaTable {
   Result<env::MemoryFile> Create(const Arena& arena);
   Result<env::MemoryFile> CreateAnonymous(const Arena& arena);
   uint64_t free_bytes() const;
+  // After every change of used_bytes_, without mutex_.
+  void UpdateRoom();
   Result<std::shared_ptr<Arena>> Reserve(uint64_t import_id, uint64_t arena_id, uint64_t bytes);
   void Forget(const std::shared_ptr<Arena>& arena, bool remember);
   std::shared_ptr<Arena> Find(uint64_t arena_id) const;
@@ -106,6 +108,7 @@ class ArenaTable {
   const uint64_t capacity_bytes_;
   PreparedMemory prepared_;
 
+  std::mutex room_mutex_;     // taken before mutex_: the last to tell the room has the last look
   mutable std::mutex mutex_;  // guards what follows; never held while memory is touched
   std::map<uint64_t, std::shared_ptr<Arena>> arenas_;
   uint64_t used_bytes_ = 0;
