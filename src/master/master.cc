@@ -125,8 +125,9 @@ Master::~Master() { Stop(); }
 
 void Master::Start() {
   MC_CHECK(!thread_.joinable());
+  // While the state is still this thread's.
+  snapshotter_.Start(engine_.state().sequence);
   thread_ = std::thread([this] { Loop(); });
-  snapshotter_.Start();
 }
 
 void Master::Stop() {

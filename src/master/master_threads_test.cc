@@ -222,6 +222,28 @@ TEST_F(MasterThreadsTest, EightClientsHammerInTheProcess) {
   HammerAndCheck(api, 8, 10);
 }
 
+// A Master that never lives long enough to write so many records itself.
+TEST(MasterSnapshots, TheLogOfEarlierLivesCounts) {
+  env::TestFolder folder;
+  MasterOptions options;
+  options.snapshot_every_records = 10;
+  for (int life = 1; life <= 10; ++life) {
+    auto files = *oplog::LogFolder::Open(folder.path());
+    // Each start writes one record.
+    auto master =
+        *Master::Open(options, {files->log(),
+                                env::SystemClock::Instance(),
+                                env::SystemRandom::Instance(),
+                                {&files->snapshots(), [&files] { return files->OpenReader(); }}});
+    master->Start();
+    const env::Deadline deadline = env::Deadline::AfterMs(life == 10 ? 60'000 : 0);
+    while (files->snapshots().List()->empty() && !deadline.Expired()) std::this_thread::yield();
+    master->Stop();
+    EXPECT_EQ(files->snapshots().List()->empty(), life < 10) << "life " << life;
+    ASSERT_TRUE(files->log().Close().ok());
+  }
+}
+
 TEST_F(MasterThreadsTest, StopAnswersWhoeverIsWaiting) {
   rpc::GrpcMaster api(Listen(), {.total_timeout_ms = 500});
   std::atomic<bool> stop = false;

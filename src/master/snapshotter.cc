@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -21,8 +22,11 @@ Snapshotter::Snapshotter(SnapshotSeams seams, SnapshotDue due, std::string clust
 
 Snapshotter::~Snapshotter() { Stop(); }
 
-void Snapshotter::Start() {
+void Snapshotter::Start(uint64_t sequence) {
   if (seams_.snapshots == nullptr || (due_.records == 0 && due_.bytes == 0)) return;
+  const Result<std::vector<uint64_t>> taken = seams_.snapshots->List();
+  const uint64_t newest = taken.ok() && !taken->empty() ? taken->back() : 0;
+  NoteAppended(sequence - std::min(newest, sequence), 0);
   thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
 }
 

@@ -43,8 +43,8 @@ class Snapshotter {
   Snapshotter(SnapshotSeams seams, SnapshotDue due, std::string cluster_id);
   ~Snapshotter();
 
-  // Begins the thread.
-  void Start();
+  // Begins the thread. The log ends at `sequence`; what no snapshot holds yet counts as new.
+  void Start(uint64_t sequence);
   // Ends it, after the snapshot that is being made. Idempotent.
   void Stop();
 
