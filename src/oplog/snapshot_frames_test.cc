@@ -2,12 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
 #include <utility>
 #include <vector>
 
+#include "env/test_folder.h"
 #include "oplog/snapshot_store.h"
 
 namespace mooncake::oplog {
@@ -70,9 +69,8 @@ TEST(SnapshotFrames, AnyCutAndAnyFlippedBitIsDamage) {
 }
 
 TEST(FolderSnapshots, KeepWholeFilesByTheirSequence) {
-  std::string name = testing::TempDir() + "snapshots-XXXXXX";
-  const std::string base = ::mkdtemp(name.data());
-  FolderSnapshots snapshots(base + "/deep/snapshots");
+  const env::TestFolder folder;
+  FolderSnapshots snapshots(folder / "deep/snapshots");
   EXPECT_TRUE(snapshots.List()->empty()) << "the folder need not be there";
   ASSERT_TRUE(snapshots.Write(120, "later").ok());
   ASSERT_TRUE(snapshots.Write(7, "earlier").ok());
@@ -83,7 +81,6 @@ TEST(FolderSnapshots, KeepWholeFilesByTheirSequence) {
   ASSERT_TRUE(snapshots.Remove(7).ok());
   ASSERT_TRUE(snapshots.Remove(7).ok());
   EXPECT_EQ(*snapshots.List(), (std::vector<uint64_t>{120}));
-  std::filesystem::remove_all(base);
 }
 
 }  // namespace
