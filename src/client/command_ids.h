@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "env/sync.h"
 #include "mooncake/v1/master.pb.h"
 
 namespace mooncake::client {
@@ -49,7 +50,7 @@ class CommandIds {
   }
 
   const std::string client_id_;
-  std::mutex mutex_;
+  env::Mutex mutex_;
   uint64_t next_ = 1;
   std::set<uint64_t> open_;
 };

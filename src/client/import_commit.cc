@@ -5,6 +5,7 @@
 #include "client/steps.h"
 #include "codec/values.h"
 #include "env/clock.h"
+#include "env/sync.h"
 #include "manifest/canonical.h"
 
 namespace mooncake::client {
@@ -149,7 +150,7 @@ Result<model::RevisionMetadata> ImportCommit::WaitUntilOver() {
       return Commit(import);
     }
     MC_RETURN_IF_ERROR(KeepWaiting(begin_ms, import));
-    PauseMs(pause_ms, wait_.cancel);
+    env::PauseMs(pause_ms, wait_.cancel);
     pause_ms = std::min(pause_ms * 2, kLookPauseMsMax);
   }
 }

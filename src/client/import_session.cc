@@ -10,6 +10,7 @@
 #include "env/clock.h"
 #include "env/deadline.h"
 #include "env/random.h"
+#include "env/sync.h"
 #include "manifest/lookup.h"
 
 namespace mooncake::client {
@@ -174,7 +175,7 @@ Result<v1::BeginImportReply> ImportSession::BeginOrJoin(const ImportRequest& req
        returning && begun.status().code() == Code::kExhausted && !deadline.Expired();) {
     // Asked once more when nothing is returning: it may have come between the refusal and the look.
     returning = SpaceIsReturning();
-    if (returning) PauseMs(kReturningPauseMs, {});
+    if (returning) env::PauseMs(kReturningPauseMs, {});
     begun = CallBegin(request, /*with_list=*/true);
   }
   return begun;
@@ -216,7 +217,7 @@ Result<bool> ImportSession::AwaitSignOfLife(uint64_t import_id, const ImportRequ
     if (request.keep_waiting && !request.keep_waiting()) {
       return Cancelled("cancelled by the caller while waiting for an earlier writer");
     }
-    PauseMs(kSignOfLifePauseMs, {});
+    env::PauseMs(kSignOfLifePauseMs, {});
   }
 }
 
@@ -267,7 +268,7 @@ Status ImportSession::ReserveOwn() {
   for (bool returning = true;
        returning && reserved.code() == Code::kExhausted && !deadline.Expired();) {
     returning = SpaceIsReturning();
-    if (returning) PauseMs(kReturningPauseMs, {});
+    if (returning) env::PauseMs(kReturningPauseMs, {});
     reserved = arenas_.Reserve();
   }
   return reserved;

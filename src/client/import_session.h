@@ -26,8 +26,6 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +33,7 @@
 #include "client/participant_writer.h"
 #include "client/session.h"
 #include "client/write_arenas.h"
+#include "env/sync.h"
 #include "model/identity.h"
 #include "reshard/upload_plan.h"
 
@@ -100,8 +99,8 @@ class ImportSession final : public Importer {
   std::atomic<int64_t> put_ns_{0};
 
   // Shared: a Put is running. Exclusive: arenas are unmapped.
-  std::shared_mutex putting_;
-  std::mutex phase_mutex_;
+  env::SharedMutex putting_;
+  env::Mutex phase_mutex_;
   Phase phase_ = Phase::kOpen;
 };
 

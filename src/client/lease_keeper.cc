@@ -62,7 +62,8 @@ LeaseKeeper::Kept LeaseKeeper::KeepImport(uint64_t import_id, std::string client
 LeaseKeeper::Kept LeaseKeeper::Keep(Kept kept) {
   {
     std::lock_guard lock(mutex_);
-    entries_[kept.get()] = Entry{kept, NowMs() + kept->ttl_ms_ / 3};
+    kept->number_ = next_number_++;
+    entries_[kept->number_] = Entry{kept, NowMs() + kept->ttl_ms_ / 3};
   }
   changed_.notify_all();
   return kept;
@@ -140,7 +141,7 @@ void LeaseKeeper::RenewImport(const Kept& kept) {
 
 void LeaseKeeper::Reschedule(const Kept& kept, bool reached) {
   std::lock_guard lock(mutex_);
-  const auto found = entries_.find(kept.get());
+  const auto found = entries_.find(kept->number_);
   if (found == entries_.end()) return;
   const int64_t pause = reached ? kept->ttl_ms_ / 3 : std::min(kept->ttl_ms_ / 10, kRetryMsMax);
   found->second.due_ms = NowMs() + std::max<int64_t>(pause, 1);

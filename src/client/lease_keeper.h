@@ -9,16 +9,14 @@
 // Threads: every method from any thread. KeptLease objects may outlive the keeper.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/status.h"
+#include "env/sync.h"
 #include "rpc/master_api.h"
 
 namespace mooncake::client {
@@ -49,7 +47,8 @@ class LeaseKeeper {
     const uint64_t id_;
     const std::string client_id_;
     const int64_t ttl_ms_;
-    mutable std::mutex mutex_;
+    uint64_t number_ = 0;  // of its entry
+    mutable env::Mutex mutex_;
     Status state_;
   };
   using Kept = std::shared_ptr<KeptLease>;
@@ -73,11 +72,12 @@ class LeaseKeeper {
 
   const std::shared_ptr<rpc::MasterApi> master_;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<const KeptLease*, Entry> entries_;
+  env::Mutex mutex_;
+  env::CondVar changed_;
+  std::map<uint64_t, Entry> entries_;  // in the order they came
+  uint64_t next_number_ = 1;
   bool stopping_ = false;
-  std::thread thread_;
+  env::Thread thread_;
 };
 
 }  // namespace mooncake::client

@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <set>
-#include <thread>
 
 #include "client/steps.h"
 #include "env/clock.h"
 #include "env/memory_file.h"
+#include "env/sync.h"
 #include "geometry/strided_region.h"
 
 namespace mooncake::client {
@@ -306,11 +305,11 @@ Status Loader::CompareOne(const std::byte* object, const LoadOperation& operatio
 
 Status Loader::WithProgress(const std::function<Status()>& work) {
   if (!options_.progress) return work();
-  std::mutex mutex;
-  std::condition_variable done_changed;
+  env::Mutex mutex;
+  env::CondVar done_changed;
   bool done = false;
   Status status;
-  std::thread worker([&] {
+  env::Thread worker([&] {
     Status result = work();
     std::lock_guard lock(mutex);
     status = std::move(result);

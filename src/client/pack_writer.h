@@ -9,13 +9,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "base/digest.h"
 #include "base/status.h"
+#include "env/sync.h"
 
 namespace mooncake::client {
 
@@ -42,7 +42,7 @@ class PackWriter {
 
   std::byte* const target_;
   const uint64_t nbytes_;
-  mutable std::mutex mutex_;
+  mutable env::Mutex mutex_;
   std::vector<Block> blocks_;
   uint64_t missing_ = 0;
   std::unordered_map<uint64_t, std::vector<std::byte>> staged_;  // by block

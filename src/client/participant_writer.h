@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -20,6 +19,7 @@
 #include "client/pack_writer.h"
 #include "client/session.h"
 #include "client/write_arenas.h"
+#include "env/sync.h"
 #include "reshard/upload_plan.h"
 
 namespace mooncake::client {
@@ -55,7 +55,7 @@ class ParticipantWriter {
     uint32_t planned = 0;              // index into the plan's objects
     bool packed = false;               // several fragments; else one that is the whole object
     std::vector<BlockDigest> digests;  // of a whole one
-    std::mutex opening;
+    env::Mutex opening;
     std::unique_ptr<PackWriter> pack;  // made under `opening`
     bool closed = false;               // under `opening`
   };

@@ -7,10 +7,10 @@
 #include <cstddef>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "env/sync.h"
 #include "manifest/types.h"
 #include "reshard/plan.h"
 #include "reshard/planner.h"
@@ -58,7 +58,7 @@ class PlanCache {
                        const manifest::PlacementPtr& target, const std::string& participant_id);
 
  private:
-  std::mutex mutex_;
+  env::Mutex mutex_;
   RecentValues<manifest::StoredManifestPtr> manifests_{4};
   RecentValues<reshard::SourceIndexPtr> indexes_{4};
   RecentValues<reshard::LogicalPlanPtr> plans_{32};

@@ -1,9 +1,9 @@
 #include "client/session.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "env/clock.h"
+#include "env/sync.h"
 
 namespace mooncake::client {
 namespace {
@@ -14,14 +14,6 @@ constexpr int64_t kPauseMsMax = 500;
 constexpr int kDurabilityAttempts = 3;
 
 }  // namespace
-
-bool PauseMs(int64_t ms, const std::stop_token& cancel) {
-  std::mutex mutex;
-  std::condition_variable_any wake;
-  std::unique_lock lock(mutex);
-  wake.wait_for(lock, cancel, std::chrono::milliseconds(ms), [] { return false; });
-  return !cancel.stop_requested();
-}
 
 Status Repeat(const CallLimits& limits, const std::function<Status()>& attempt) {
   const env::Clock& clock = env::SystemClock::Instance();
@@ -38,7 +30,7 @@ Status Repeat(const CallLimits& limits, const std::function<Status()>& attempt) 
     }
     const int64_t left_ms = deadline_ms - clock.MonotonicMs();
     if (left_ms <= 0) return status;
-    if (!PauseMs(std::min(pause_ms, left_ms), limits.cancel)) return status;
+    if (!env::PauseMs(std::min(pause_ms, left_ms), limits.cancel)) return status;
     pause_ms = std::min(pause_ms * 2, kPauseMsMax);
   }
 }

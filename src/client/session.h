@@ -7,7 +7,6 @@
 // thread.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
@@ -25,6 +24,7 @@
 #include "client/plan_cache.h"
 #include "client/store_client.h"
 #include "env/deadline.h"
+#include "env/sync.h"
 #include "model/identity.h"
 #include "rpc/master_api.h"
 #include "rpc/node_channel.h"
@@ -41,9 +41,6 @@ struct CallLimits {
   // For calls of a node that begin now: no one of them outlasts the repeating.
   rpc::CallBounds Bounds() const { return {env::Deadline::AfterMs(retry_ms), cancel}; }
 };
-
-// Sleeps; false as soon as `cancel` is requested.
-bool PauseMs(int64_t ms, const std::stop_token& cancel);
 
 // Calls `attempt` until its Status is final (see above).
 Status Repeat(const CallLimits& limits, const std::function<Status()>& attempt);
@@ -96,7 +93,7 @@ class NodeChannels {
     std::shared_ptr<rpc::NodeChannel> channel;
   };
   const std::shared_ptr<rpc::NodeConnector> connector_;
-  std::mutex mutex_;
+  env::Mutex mutex_;
   std::map<std::string, Entry> by_node_id_;
 };
 
@@ -121,7 +118,7 @@ class ImportClaims {
   }
 
  private:
-  std::mutex mutex_;
+  env::Mutex mutex_;
   std::set<Claim> taken_;
 };
 

@@ -10,7 +10,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "base/status.h"
 #include "client/session.h"
 #include "env/mapping.h"
+#include "env/sync.h"
 #include "mooncake/v1/master.pb.h"
 #include "reshard/upload_plan.h"
 
@@ -50,7 +50,7 @@ class WriteArenas {
   struct Arena {
     v1::Grant grant;
     v1::NodeAddress node;
-    std::mutex opening;
+    env::Mutex opening;
     env::Mapping mapping;       // under `opening`
     uint32_t objects_left = 0;  // under `opening`
   };

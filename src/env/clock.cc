@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "base/check.h"
+#include "env/world.h"
 
 namespace mooncake::env {
 namespace {
@@ -22,9 +23,15 @@ const SystemClock& SystemClock::Instance() {
   return clock;
 }
 
-int64_t SystemClock::MonotonicNs() const { return ReadNs(CLOCK_MONOTONIC); }
+int64_t SystemClock::MonotonicNs() const {
+  if (World* world = World::Current()) return world->MonotonicNs();
+  return ReadNs(CLOCK_MONOTONIC);
+}
 
-int64_t SystemClock::WallMs() const { return ReadNs(CLOCK_REALTIME) / 1'000'000; }
+int64_t SystemClock::WallMs() const {
+  if (World* world = World::Current()) return world->WallMs();
+  return ReadNs(CLOCK_REALTIME) / 1'000'000;
+}
 
 std::string Iso8601Utc(int64_t wall_ms) {
   MC_CHECK(wall_ms >= 0);

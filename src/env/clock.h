@@ -21,7 +21,7 @@ class Clock {
   virtual int64_t WallMs() const = 0;
 };
 
-// CLOCK_MONOTONIC and CLOCK_REALTIME of this host.
+// CLOCK_MONOTONIC and CLOCK_REALTIME of this host, or of the World the caller is in.
 class SystemClock final : public Clock {
  public:
   // One for the process; it has no state.

@@ -1,5 +1,5 @@
 // Small files and folders: whole reads, durable replacement, listing. Bulk data never passes here
-// (memory_file.h).
+// (memory_file.h). The operations they are made of are the kernel's, or a simulated disk's (disk.h).
 //
 // Every failure is a Status with what was attempted, the path and the errno (errno_status.h).
 // Threads: free functions, as safe as the kernel's own; two writers of one path: one wins, never a
@@ -30,6 +30,9 @@ Status WriteFileDurably(const std::string& path, std::string_view bytes);
 // removed by RemoveTemporaries (call it only while no one writes into the folder).
 inline constexpr std::string_view kTemporaryPrefix = ".tmp-";
 Status RemoveTemporaries(const std::string& folder);
+
+// Both in one file system; durable only after SyncFolder of both folders. Replaces a file at `to`.
+Status RenamePath(const std::string& from, const std::string& to);
 
 // Absence is OK: removal is repeated after crashes. Durable only after SyncFolder of its folder.
 Status RemoveFile(const std::string& path);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "env/world.h"
 
 namespace mooncake::env {
 
@@ -22,6 +23,7 @@ SystemRandom& SystemRandom::Instance() {
 }
 
 std::string SystemRandom::RandomBytes(size_t bytes) {
+  if (World* world = World::Current()) return world->RandomBytes(bytes);
   std::string random(bytes, '\0');
   size_t filled = 0;
   while (filled < bytes) {

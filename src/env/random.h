@@ -3,9 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <random>
 #include <string>
+
+#include "env/sync.h"
 
 namespace mooncake::env {
 
@@ -18,7 +19,7 @@ class RandomSource {
   uint64_t RandomU64();
 };
 
-// getrandom(2): fit for keys and instance ids. Failure ends the process, since nothing secret could
+// getrandom(2), or the World the caller is in: fit for keys and instance ids. Failure ends the process, since nothing secret could
 // be made any more.
 class SystemRandom final : public RandomSource {
  public:
@@ -35,7 +36,7 @@ class SeededRandom final : public RandomSource {
   std::string RandomBytes(size_t bytes) override;
 
  private:
-  std::mutex mutex_;
+  Mutex mutex_;
   std::mt19937_64 engine_;
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "env/sync.h"
 #include "master/recovery.h"
 #include "master/request_digest.h"
 #include "rpc/status_proto.h"
@@ -127,7 +128,7 @@ void Master::Start() {
   MC_CHECK(!thread_.joinable());
   // While the state is still this thread's.
   snapshotter_.Start(engine_.state().sequence);
-  thread_ = std::thread([this] { Loop(); });
+  thread_ = env::Thread([this] { Loop(); });
 }
 
 void Master::Stop() {

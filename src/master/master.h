@@ -18,18 +18,16 @@
 // is one sequencer thread; without it the owner calls Step (tests, the simulation) from one thread.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/status.h"
 #include "env/clock.h"
 #include "env/random.h"
+#include "env/sync.h"
 #include "master/engine.h"
 #include "master/logged_clock.h"
 #include "master/options.h"
@@ -116,11 +114,11 @@ class Master final : public rpc::AsyncMaster {
   Snapshotter snapshotter_;
   uint64_t dropped_before_ = 0;  // of the log
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
+  env::Mutex mutex_;
+  env::CondVar wake_;
   Calls queue_;
   bool stopping_ = false;
-  std::thread thread_;
+  env::Thread thread_;
 };
 
 }  // namespace mooncake::master

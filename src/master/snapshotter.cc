@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "env/sync.h"
 #include "master/recovery.h"
 #include "master/snapshot.h"
 
@@ -27,7 +28,7 @@ void Snapshotter::Start(uint64_t sequence) {
   const Result<std::vector<uint64_t>> taken = seams_.snapshots->List();
   const uint64_t newest = taken.ok() && !taken->empty() ? taken->back() : 0;
   NoteAppended(sequence - std::min(newest, sequence), 0);
-  thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+  thread_ = env::Thread([this](const std::stop_token& stop) { Run(stop); });
 }
 
 void Snapshotter::Stop() {

@@ -11,15 +11,13 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 
 #include "base/status.h"
+#include "env/sync.h"
 #include "oplog/log_store.h"
 #include "oplog/snapshot_store.h"
 
@@ -70,11 +68,11 @@ class Snapshotter {
   const std::string cluster_id_;
   std::atomic<uint64_t> drop_before_{0};
 
-  std::mutex mutex_;
-  std::condition_variable_any wake_;
+  env::Mutex mutex_;
+  env::CondVar wake_;
   uint64_t records_ = 0;  // since the last snapshot
   uint64_t bytes_ = 0;
-  std::jthread thread_;
+  env::Thread thread_;
 };
 
 }  // namespace mooncake::master

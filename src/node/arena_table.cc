@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "env/file.h"
+#include "env/sync.h"
 
 namespace mooncake::node {
 namespace {
@@ -43,7 +44,7 @@ struct ArenaTable::Arena {
   uint64_t arena_id = 0;
   uint64_t bytes = 0;
 
-  mutable std::mutex making;
+  mutable env::Mutex making;
   std::optional<env::MemoryFile> file;  // under `making`
   bool dropped = false;                 // under `making`
 };

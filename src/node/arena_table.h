@@ -14,13 +14,13 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "env/memory_file.h"
+#include "env/sync.h"
 #include "env/unique_fd.h"
 #include "node/prepared_memory.h"
 
@@ -108,8 +108,8 @@ class ArenaTable {
   const uint64_t capacity_bytes_;
   PreparedMemory prepared_;
 
-  std::mutex room_mutex_;     // taken before mutex_: the last to tell the room has the last look
-  mutable std::mutex mutex_;  // guards what follows; never held while memory is touched
+  env::Mutex room_mutex_;     // taken before mutex_: the last to tell the room has the last look
+  mutable env::Mutex mutex_;  // guards what follows; never held while memory is touched
   std::map<uint64_t, std::shared_ptr<Arena>> arenas_;
   uint64_t used_bytes_ = 0;
   DroppedIds dropped_arenas_;

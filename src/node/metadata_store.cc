@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <optional>
 
 #include "base/log.h"
 #include "base/url_encode.h"
 #include "env/file.h"
+#include "env/sync.h"
 #include "node/metadata_file.h"
 
 namespace mooncake::node {
@@ -32,10 +32,10 @@ std::string Describe(uint64_t import_id, std::string_view name) {
 // `writing` serialises file operations of the import; `state` guards the members below it and is
 // taken inside `writing`.
 struct MetadataStore::Import {
-  std::mutex writing;
+  env::Mutex writing;
   bool folder_made = false;  // under `writing`
 
-  mutable std::mutex state;
+  mutable env::Mutex state;
   std::map<std::string, Object, std::less<>> objects;
   bool sealed = false;
   bool dropped = false;
@@ -97,11 +97,7 @@ Status MetadataStore::Quarantine(uint64_t import_id, const std::string& path,
     MC_ASSIGN_OR_RETURN(const bool taken, env::PathExists(target));
     if (!taken) break;
   }
-  std::error_code error;
-  std::filesystem::rename(path, target, error);
-  if (error) {
-    return Unavailable("cannot move " + path + " to " + target + ": " + error.message());
-  }
+  MC_RETURN_IF_ERROR(env::RenamePath(path, target));
   MC_RETURN_IF_ERROR(env::SyncFolder(quarantine_folder_));
   MC_RETURN_IF_ERROR(env::SyncFolder(env::FolderOf(path)));
   Log().error("node: {} is damaged and was moved to {}: {}", path, target, why.message());

@@ -14,13 +14,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/digest.h"
 #include "base/status.h"
+#include "env/sync.h"
 
 namespace mooncake::node {
 
@@ -78,7 +78,7 @@ class MetadataStore {
   const std::string quarantine_folder_;
   std::vector<std::string> quarantined_;
 
-  mutable std::mutex mutex_;  // guards the table, never held over a file operation
+  mutable env::Mutex mutex_;  // guards the table, never held over a file operation
   std::map<uint64_t, std::shared_ptr<Import>> imports_;
 };
 

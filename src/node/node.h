@@ -16,13 +16,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "env/folder_lock.h"
 #include "env/random.h"
+#include "env/sync.h"
 #include "mooncake/v1/types.pb.h"
 #include "node/arena_table.h"
 #include "node/grant_check.h"
@@ -105,7 +105,7 @@ class Node {
   const std::unique_ptr<ArenaTable> arenas_;
   const std::unique_ptr<MetadataStore> metadata_;
 
-  mutable std::mutex mutex_;
+  mutable env::Mutex mutex_;
   std::string cluster_id_;
   std::map<uint64_t, ImportState> imports_;
 };

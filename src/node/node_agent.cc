@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/log.h"
+#include "env/sync.h"
 #include "rpc/status_proto.h"
 
 namespace mooncake::node {
@@ -21,7 +22,7 @@ bool IsRefusal(const Status& status) {
 
 NodeAgent::NodeAgent(Node& node, std::shared_ptr<rpc::MasterApi> master, NodeAgentOptions options)
     : node_(node), master_(std::move(master)), options_(std::move(options)) {
-  thread_ = std::thread([this] { Run(); });
+  thread_ = env::Thread([this] { Run(); });
 }
 
 NodeAgent::~NodeAgent() { Stop(); }
@@ -123,7 +124,7 @@ void NodeAgent::Run() {
   changed_.notify_all();
 }
 
-Status NodeAgent::WaitFor(std::unique_lock<std::mutex>& lock, env::Deadline deadline,
+Status NodeAgent::WaitFor(std::unique_lock<env::Mutex>& lock, env::Deadline deadline,
                           uint64_t reports) {
   const auto done = [&] { return stopping_ || reports_answered_ >= reports; };
   while (!done()) {

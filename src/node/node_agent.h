@@ -10,15 +10,14 @@
 // The node and the Master outlive it. Threads: every method from any thread.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 
 #include "base/status.h"
 #include "env/deadline.h"
+#include "env/sync.h"
 #include "node/node.h"
 #include "rpc/master_api.h"
 
@@ -51,14 +50,14 @@ class NodeAgent {
   void Run();
   Status Register();
   Status Report();
-  Status WaitFor(std::unique_lock<std::mutex>& lock, env::Deadline deadline, uint64_t reports);
+  Status WaitFor(std::unique_lock<env::Mutex>& lock, env::Deadline deadline, uint64_t reports);
 
   Node& node_;
   const std::shared_ptr<rpc::MasterApi> master_;
   const NodeAgentOptions options_;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  env::Mutex mutex_;
+  env::CondVar changed_;
   bool stopping_ = false;
   bool registered_ = false;
   bool wanted_ = false;  // a report is wanted before the interval is over
@@ -67,7 +66,7 @@ class NodeAgent {
   uint64_t reports_refused_ = 0;   // the newest begun report that waiting does not help; see last_
   uint64_t interval_ms_ = 500;
   Status last_;
-  std::thread thread_;
+  env::Thread thread_;
 };
 
 }  // namespace mooncake::node

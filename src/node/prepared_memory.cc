@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/log.h"
+#include "env/sync.h"
 
 namespace mooncake::node {
 namespace {
@@ -17,7 +18,7 @@ constexpr int64_t kShortOfMemoryPauseMs = 10'000;
 PreparedMemory::PreparedMemory(Options options, uint64_t room_bytes)
     : options_(options), room_bytes_(room_bytes) {
   if (options_.target_bytes < options_.file_bytes) return;
-  maker_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+  maker_ = env::Thread([this](const std::stop_token& stop) { Run(stop); });
 }
 
 PreparedMemory::~PreparedMemory() = default;
@@ -60,7 +61,7 @@ uint64_t PreparedMemory::FilesWanted() const {
   return std::min(options_.target_bytes, room_bytes_) / options_.file_bytes;
 }
 
-bool PreparedMemory::WaitUntilWanted(std::unique_lock<std::mutex>& lock,
+bool PreparedMemory::WaitUntilWanted(std::unique_lock<env::Mutex>& lock,
                                      const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     changed_.wait(lock, stop, [this] { return ready_.size() < FilesWanted(); });

@@ -8,14 +8,13 @@
 // Threads: every method from any thread.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "env/memory_file.h"
+#include "env/sync.h"
 
 namespace mooncake::node {
 
@@ -46,15 +45,15 @@ class PreparedMemory {
   uint64_t FilesWanted() const;
   void Run(const std::stop_token& stop);
   // Waits until a file is wanted and it was quiet for long enough; false: stopping.
-  bool WaitUntilWanted(std::unique_lock<std::mutex>& lock, const std::stop_token& stop);
+  bool WaitUntilWanted(std::unique_lock<env::Mutex>& lock, const std::stop_token& stop);
 
   const Options options_;
-  mutable std::mutex mutex_;  // guards what follows; never held while memory is made or freed
-  std::condition_variable_any changed_;
+  mutable env::Mutex mutex_;  // guards what follows; never held while memory is made or freed
+  env::CondVar changed_;
   uint64_t room_bytes_;
   uint64_t takes_ = 0;
   std::vector<env::MemoryFile> ready_;
-  std::jthread maker_;  // last: it uses all of the above
+  env::Thread maker_;  // last: it uses all of the above
 };
 
 }  // namespace mooncake::node

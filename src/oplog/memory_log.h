@@ -6,10 +6,10 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "env/sync.h"
 #include "oplog/log_store.h"
 
 namespace mooncake::oplog {
@@ -58,7 +58,7 @@ class MemoryLog final : public LogStore {
   void Damage(size_t index, std::string payload);
 
  private:
-  mutable std::mutex mutex_;
+  mutable env::Mutex mutex_;
   std::vector<Record> records_;  // [0, dropped_) are empty
   size_t dropped_ = 0;
   std::map<std::string, std::string, std::less<>> meta_;

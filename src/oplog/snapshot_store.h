@@ -6,12 +6,12 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
+#include "env/sync.h"
 
 namespace mooncake::oplog {
 
@@ -61,7 +61,7 @@ class MemorySnapshots final : public SnapshotStore {
   void Damage(uint64_t sequence, std::string bytes);
 
  private:
-  std::mutex mutex_;
+  env::Mutex mutex_;
   std::map<uint64_t, std::string> snapshots_;
   Status write_status_;
 };

@@ -110,7 +110,8 @@ std::string_view SqliteStatement::Blob(int column) const {
 }
 
 Result<std::unique_ptr<SqliteDatabase>> SqliteDatabase::Open(const std::string& path, Mode mode,
-                                                             int busy_timeout_ms) {
+                                                             int busy_timeout_ms,
+                                                             const char* vfs) {
   std::string name = path;
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
   if (mode == Mode::kReadOnly) {
@@ -124,7 +125,7 @@ Result<std::unique_ptr<SqliteDatabase>> SqliteDatabase::Open(const std::string& 
     }
   }
   sqlite3* handle = nullptr;
-  const int code = sqlite3_open_v2(name.c_str(), &handle, flags, nullptr);
+  const int code = sqlite3_open_v2(name.c_str(), &handle, flags, vfs);
   if (handle == nullptr) return ErrorOf(path, code, "open", sqlite3_errstr(code));
   std::unique_ptr<SqliteDatabase> database(new SqliteDatabase(path, handle));
   sqlite3_extended_result_codes(handle, 1);

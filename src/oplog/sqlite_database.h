@@ -54,8 +54,10 @@ class SqliteDatabase {
   enum class Mode { kReadWrite, kReadOnly };
 
   // kReadWrite creates the file; kReadOnly never changes the folder's content.
+  // `vfs`: SQLite's name of the file system; null: its default.
   static Result<std::unique_ptr<SqliteDatabase>> Open(const std::string& path, Mode mode,
-                                                      int busy_timeout_ms);
+                                                      int busy_timeout_ms,
+                                                      const char* vfs = nullptr);
   ~SqliteDatabase();
   SqliteDatabase(const SqliteDatabase&) = delete;
   SqliteDatabase& operator=(const SqliteDatabase&) = delete;

@@ -34,6 +34,8 @@ struct SqliteLogOptions {
   uint64_t reserve_bytes = uint64_t{16} << 20;
   // How long a lock that another process holds on the file is waited for.
   int busy_timeout_ms = 5000;
+  // SQLite's name of the file system that holds the file (device_vfs.h); null: the kernel's.
+  const char* vfs = nullptr;
 };
 
 class SqliteLog final : public LogStore {

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <utility>
 
-#include "base/digest.h"
 #include "rpc/status_proto.h"
 
 namespace mooncake::rpc {
@@ -17,48 +16,6 @@ Result<std::shared_ptr<UnixNodeChannel>> UnixNodeChannel::Connect(const std::str
   std::lock_guard lock(channel->mutex_);
   MC_RETURN_IF_ERROR(channel->EnsureConnected(bounds));
   return channel;
-}
-
-Result<env::UniqueFd> UnixNodeChannel::OpenArena(const v1::Grant& grant, const CallBounds& bounds) {
-  v1::NodeRequest request;
-  *request.mutable_open_arena()->mutable_grant() = grant;
-  MC_ASSIGN_OR_RETURN(Answer answer, Call(&request, bounds));
-  if (answer.reply.arena_bytes() != grant.arena_bytes()) {
-    return Corrupt(fmt::format("node at {}: expected arena {} of {} bytes, got {}", socket_path_,
-                               grant.arena_id(), grant.arena_bytes(), answer.reply.arena_bytes()));
-  }
-  if (answer.fds.size() != 1) {
-    return Internal(fmt::format("node at {}: expected 1 descriptor with arena {}, got {}",
-                                socket_path_, grant.arena_id(), answer.fds.size()));
-  }
-  return std::move(answer.fds.front());
-}
-
-Status UnixNodeChannel::WriteMetadata(const v1::Grant& grant, std::string_view name,
-                                      std::string_view content, const CallBounds& bounds) {
-  v1::NodeRequest request;
-  v1::WriteMetadata* write = request.mutable_write_metadata();
-  *write->mutable_grant() = grant;
-  write->set_name(name.data(), name.size());
-  write->set_content(content.data(), content.size());
-  const Sha256Digest sha256 = Sha256Of(content);
-  write->set_sha256(sha256.data(), sha256.size());
-  return Call(&request, bounds).status();
-}
-
-Result<std::string> UnixNodeChannel::ReadMetadata(const v1::Grant& grant, std::string_view name,
-                                                  const CallBounds& bounds) {
-  v1::NodeRequest request;
-  *request.mutable_read_metadata()->mutable_grant() = grant;
-  request.mutable_read_metadata()->set_name(name.data(), name.size());
-  MC_ASSIGN_OR_RETURN(Answer answer, Call(&request, bounds));
-  return std::move(*answer.reply.mutable_content());
-}
-
-Status UnixNodeChannel::SealImport(const v1::Grant& grant, const CallBounds& bounds) {
-  v1::NodeRequest request;
-  *request.mutable_seal_import()->mutable_grant() = grant;
-  return Call(&request, bounds).status();
 }
 
 UnixNodeChannel::Turn::~Turn() {
@@ -89,7 +46,7 @@ Result<UnixNodeChannel::Turn> UnixNodeChannel::TakeTurn(const CallBounds& bounds
 
 Result<UnixNodeChannel::Answer> UnixNodeChannel::Call(v1::NodeRequest* request,
                                                       const CallBounds& bounds) {
-  const std::string context = "node at " + socket_path_;
+  const std::string context = Describe();
   const Result<Turn> turn = TakeTurn(bounds);
   if (!turn.ok()) return turn.status().WithContext(context);
   const uint64_t request_id = next_request_id_++;

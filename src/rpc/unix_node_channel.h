@@ -10,36 +10,21 @@
 #include <mutex>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "base/status.h"
 #include "env/interrupter.h"
 #include "env/unix_socket.h"
-#include "mooncake/v1/node.pb.h"
-#include "rpc/node_channel.h"
+#include "rpc/wire_node_channel.h"
 
 namespace mooncake::rpc {
 
-class UnixNodeChannel final : public NodeChannel {
+class UnixNodeChannel final : public WireNodeChannel {
  public:
   // UNAVAILABLE when nobody listens at the path.
   static Result<std::shared_ptr<UnixNodeChannel>> Connect(const std::string& socket_path,
                                                           const CallBounds& bounds);
 
-  Result<env::UniqueFd> OpenArena(const v1::Grant& grant, const CallBounds& bounds) override;
-  // Nodes behind a socket have arenas of memory.
-  Status ReserveArena(const v1::Grant&, const CallBounds&) override { return OkStatus(); }
-  Status WriteMetadata(const v1::Grant& grant, std::string_view name, std::string_view content,
-                       const CallBounds& bounds) override;
-  Result<std::string> ReadMetadata(const v1::Grant& grant, std::string_view name,
-                                   const CallBounds& bounds) override;
-  Status SealImport(const v1::Grant& grant, const CallBounds& bounds) override;
-
  private:
-  struct Answer {
-    v1::NodeReply reply;
-    std::vector<env::UniqueFd> fds;
-  };
   // Interrupted for good when a call of it is given up.
   struct Connection {
     Connection(env::Interrupter made, env::UnixSocket connected)
@@ -65,8 +50,8 @@ class UnixNodeChannel final : public NodeChannel {
   explicit UnixNodeChannel(std::string socket_path) : socket_path_(std::move(socket_path)) {}
 
   Result<Turn> TakeTurn(const CallBounds& bounds);
-  // The node's refusal is the Status; `request` gets its id.
-  Result<Answer> Call(v1::NodeRequest* request, const CallBounds& bounds);
+  Result<Answer> Call(v1::NodeRequest* request, const CallBounds& bounds) override;
+  std::string Describe() const override { return "node at " + socket_path_; }
   Status EnsureConnected(const CallBounds& bounds);
   Result<Answer> Exchange(const std::string& bytes, uint64_t request_id, const CallBounds& bounds);
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/digest.h"
+#include "env/sync.h"
 #include "transfer/copy_kernels.h"
 
 namespace mooncake::transfer {
@@ -29,7 +30,7 @@ PiecePool::PiecePool(int threads) : owner_pid_(::getpid()) {
 PiecePool::~PiecePool() {
   if (InForkedChild()) {
     // The threads exist only in the parent: there is nothing to stop, and a join would never end.
-    for (std::thread& worker : workers_) worker.detach();
+    for (env::Thread& worker : workers_) worker.detach();
     return;
   }
   {
@@ -37,7 +38,7 @@ PiecePool::~PiecePool() {
     stopping_ = true;
   }
   work_came_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
+  for (env::Thread& worker : workers_) worker.join();
 }
 
 bool PiecePool::InForkedChild() const { return ::getpid() != owner_pid_; }

@@ -9,17 +9,15 @@
 #include <sys/types.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 #include "base/status.h"
+#include "env/sync.h"
 
 namespace mooncake::transfer {
 
@@ -55,7 +53,7 @@ class PiecePool {
     const Work* work = nullptr;
     uint64_t pieces = 0;
     std::atomic<uint64_t> next{0};
-    std::mutex failure_mutex;
+    env::Mutex failure_mutex;
     uint64_t failed_piece = 0;
     Status failure;
     int helpers = 0;  // workers inside; guarded by the pool's mutex
@@ -66,12 +64,12 @@ class PiecePool {
   bool InForkedChild() const;
 
   const pid_t owner_pid_;
-  std::mutex mutex_;
-  std::condition_variable work_came_;
-  std::condition_variable helper_left_;
+  env::Mutex mutex_;
+  env::CondVar work_came_;
+  env::CondVar helper_left_;
   std::deque<Batch*> batches_;  // those that may still have pieces
   bool stopping_ = false;
-  std::vector<std::thread> workers_;
+  std::vector<env::Thread> workers_;
 };
 
 }  // namespace mooncake::transfer
