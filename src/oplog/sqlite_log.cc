@@ -122,7 +122,18 @@ Status SqliteLog::SetDurability() {
     return Unsupported(fmt::format("{}: expected journal mode wal, got {}", path_, mode));
   }
   MC_RETURN_IF_ERROR(database_->Execute("PRAGMA synchronous=FULL"));
+  MC_RETURN_IF_ERROR(WriteAnew());
   return database_->Execute(fmt::format("PRAGMA wal_autocheckpoint={}", kCheckpointPages).c_str());
+}
+
+// After a failed fsync Linux takes the pages that it could not write for clean: they still read as
+// they should, no later fsync writes them, and a power loss takes them. So nothing is appended
+// behind what the write-ahead file held at the start: its pages go into the main file, which is
+// synced, and it begins empty.
+Status SqliteLog::WriteAnew() {
+  MC_ASSIGN_OR_RETURN(const int64_t busy, database_->QueryInt("PRAGMA wal_checkpoint(TRUNCATE)"));
+  if (busy == 0) return OkStatus();
+  return Unavailable(fmt::format("{}: a reader keeps the write-ahead file from being emptied", path_));
 }
 
 Status SqliteLog::CreateSchema() {

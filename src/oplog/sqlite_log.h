@@ -7,7 +7,8 @@
 // it whole.)
 //
 // A failed Append closes the connection: the next call opens and checks the file anew, so that what
-// it answers is what SQLite recovered.
+// it answers is what SQLite recovered; and what it recovered is written anew before anything is
+// appended, since a disk that failed one sync may have lost what it says it has.
 //
 // Beside the file lies a reserve of disk space, <path>-reserve. When the disk is full it is given
 // back and the write is made once more; until there is room to take it again, CheckSpace says so.
@@ -72,6 +73,7 @@ class SqliteLog final : public LogStore {
   // Whether the file is a new one.
   Result<bool> CheckOwner();
   Status SetDurability();
+  Status WriteAnew();
   Status CreateSchema();
   Status CheckSchemaVersion();
   Status Verify();

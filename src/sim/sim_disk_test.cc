@@ -116,5 +116,45 @@ TEST(SimDiskTest, TheLogKeepsWhatItAcknowledged) {
   }
 }
 
+// After a failed sync the kernel takes the pages it could not write for clean: whoever syncs again is
+// told that all is well. So what a failed append left must not be built upon.
+TEST(SimDiskTest, TheLogKeepsWhatItAcknowledgedAfterFailedSyncs) {
+  int failures = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    Simulation simulation(seed);
+    SimDisk disk(simulation, "disk");
+    const oplog::DeviceVfs vfs("simdisk", disk);
+    uint64_t acknowledged = 0;
+    for (int life = 0; life < 3; ++life) {
+      OnDisk(simulation, disk, [&] {
+        disk.faults.sync_fails = 0;
+        const auto log = oplog::SqliteLog::Open("/log.db", {.reserve_bytes = 0, .vfs = "simdisk"});
+        ASSERT_TRUE(log.ok()) << "seed " << seed << ": " << log.status().ToString();
+        ASSERT_GE(*(*log)->LastSequence(), acknowledged) << "seed " << seed << " life " << life;
+        disk.faults.sync_fails = 100'000;
+        for (int i = 0; i < 30; ++i) {
+          const auto last = (*log)->LastSequence();
+          if (!last.ok()) {
+            ++failures;
+            continue;
+          }
+          const std::string payload(100, static_cast<char>('a' + *last % 26));
+          const Status appended =
+              (*log)->Append({*last + 1, 1, static_cast<int64_t>(*last), payload});
+          if (appended.ok()) {
+            acknowledged = *last + 1;
+          } else {
+            ++failures;
+          }
+        }
+        // The process dies here: closing would write what is left.
+        simulation.Crash(*simulation.current());
+      });
+      disk.LosePower();
+    }
+  }
+  EXPECT_GT(failures, 100);
+}
+
 }  // namespace
 }  // namespace mooncake::sim
