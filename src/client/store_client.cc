@@ -161,7 +161,7 @@ Result<model::RevisionMetadata> StoreClient::Remove(const model::WeightIdentity&
     if (options.wait.keep_waiting && !options.wait.keep_waiting()) {
       return Cancelled("cancelled by the caller; the deletion goes on");
     }
-    if (!PauseMs(pause_ms, options.wait.cancel)) {
+    if (!env::PauseMs(pause_ms, options.wait.cancel)) {
       return Cancelled("cancelled by the caller; the deletion goes on");
     }
     pause_ms = std::min(pause_ms * 2, kRemovePauseMsMax);

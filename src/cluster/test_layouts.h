@@ -1,10 +1,8 @@
 // Layouts of a small transformer-like model, for tests that publish one and load another.
 //
-// Tests only. Content is reshard/element_oracle.h's: every element holds its own global index, so
+// Tests and the simulation only. Content is reshard/element_oracle.h's: every element holds its own global index, so
 // what a buffer must hold follows from its box alone.
 #pragma once
-
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -131,7 +129,7 @@ inline manifest::PlacementPtr MakeLayout(const model::WeightIdentity& identity,
     }
   }
   auto placement = manifest::PlacementFromFragments(std::move(inventory));
-  if (!placement.ok()) ADD_FAILURE() << placement.status().ToString();
+  MC_CHECK(placement.ok());
   return *std::move(placement);
 }
 

@@ -32,6 +32,8 @@ class Master::Call {
   virtual void Answer() = 0;
   // The reply is of no use: this goes out in its place.
   virtual void Fail(const Status& status) = 0;
+  // Nothing was looked at, for this reason.
+  virtual void Refuse(const Status& why) = 0;
   // How the caller is told that its batch failed.
   virtual Code DurabilityCode() const = 0;
 };
@@ -61,6 +63,12 @@ class Master::CallOf final : public Call {
     Put(status);
     done_();
   }
+  // A command may have been executed before: while the log cannot be read nobody knows, and only a
+  // code that says so may be answered.
+  void Refuse(const Status& why) override {
+    const bool unclear = Command<Request> && why.code() != Code::kUnavailable;
+    Fail(unclear ? Status(DurabilityCode(), why.message()) : why);
+  }
   Code DurabilityCode() const override {
     return Command<Request> ? Code::kDurabilityFailed : Code::kUnavailable;
   }
@@ -80,9 +88,9 @@ class Master::CallOf final : public Call {
     Put(status);
     // Not a decision: the same id may be asked again.
     if (status.code() == Code::kUnavailable) return;
-    // Who is refused again and again must not use up what the log has left. A refusal changes
-    // nothing, so a late copy of the request may be decided anew.
-    if (!status.ok() && !engine.log_space().ok()) return;
+    // Who is refused again and again for want of space must not use up what the log has left. A
+    // late copy of the request may be decided anew: nobody keeps the import that it begins.
+    if (status.code() == Code::kExhausted && !engine.log_space().ok()) return;
     batch.Emit(CommandOutcome{command.client_id(), command.sequence(), command.acked_below(),
                               digest_, reply_->SerializeAsString()});
   }
@@ -183,7 +191,7 @@ bool Master::Step() {
   if (!refusing_.ok()) {
     if (seams_.clock.MonotonicMs() >= rebuild_at_ms_) Rebuild();
     if (!refusing_.ok()) {
-      for (const auto& call : calls) call->Fail(refusing_);
+      for (const auto& call : calls) call->Refuse(refusing_);
       more_due_ = false;
       return !calls.empty();
     }

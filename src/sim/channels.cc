@@ -1,5 +1,8 @@
 #include "sim/channels.h"
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -9,6 +12,19 @@
 
 namespace mooncake::sim {
 namespace {
+
+// The same bytes for the same message in every run: maps have an order.
+template <class Message>
+std::string Bytes(const Message& message) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    MC_CHECK(message.SerializeToCodedStream(&coded));
+  }
+  return bytes;
+}
 
 template <class Request>
 concept Command = requires(const Request& request) {
@@ -33,7 +49,7 @@ class MasterOverNetwork final : public rpc::MasterApi {
   Reply Call(const std::string& method, const Request& request) {
     Reply reply;
     Result<Network::Answer> answer =
-        network_.Call(host_, kMasterAddress, method + "\n" + request.SerializeAsString(),
+        network_.Call(host_, kMasterAddress, method + "\n" + Bytes(request),
                       timeout_ms_ * kMillisecond);
     if (answer.ok()) {
       MC_CHECK(reply.ParseFromString(answer->bytes));
@@ -70,7 +86,7 @@ class NodeOverNetwork final : public rpc::WireNodeChannel {
     constexpr int64_t kLongestMs = 60'000;
     const int64_t timeout_ms = std::min(bounds.deadline.RemainingMs(), kLongestMs);
     Result<Network::Answer> got =
-        network_.Call(host_, NodeAddressOf(node_id_), request->SerializeAsString(),
+        network_.Call(host_, NodeAddressOf(node_id_), Bytes(*request),
                       timeout_ms * kMillisecond, bounds.cancel);
     if (got.status().code() == Code::kNotFound) {
       return Unavailable(Describe() + ": " + got.status().message());
@@ -125,7 +141,7 @@ Network::Handler ServeMaster(std::function<std::shared_ptr<rpc::AsyncMaster>()> 
     auto call = std::make_shared<InFlight<v1::Name##Request, v1::Name##Reply>>();   \
     MC_CHECK(call->request.ParseFromString(body));                                  \
     serving->Name(call->request, &call->reply,                                      \
-                  [call, reply] { reply(call->reply.SerializeAsString(), nullptr); }); \
+                  [call, reply] { reply(Bytes(call->reply), nullptr); }); \
     return;                                                                         \
   }
     MOONCAKE_MASTER_RPCS(MOONCAKE_SERVE)
@@ -146,7 +162,7 @@ Network::Handler ServeNode(std::function<std::shared_ptr<rpc::NodeHandler>()> no
     MC_CHECK(request.ParseFromString(message));
     env::UniqueFd fd;
     const v1::NodeReply answer = serving->Handle(request, {}, &fd);
-    reply(answer.SerializeAsString(), std::make_shared<env::UniqueFd>(std::move(fd)));
+    reply(Bytes(answer), std::make_shared<env::UniqueFd>(std::move(fd)));
   };
 }
 

@@ -204,6 +204,7 @@ void Simulation::RunTurn(size_t index) {
   now_ns_ += kTurnNs;
   ++turns_;
   Note(task->id);
+  if (on_note) on_note("turn of " + task->name);
   running_ = task;
   task->fiber->Resume();
   running_ = nullptr;
@@ -230,7 +231,6 @@ bool Simulation::AdvanceTime(int64_t until_ns) {
     const std::function<void()> run = std::move(events_.begin()->second);
     events_.erase(events_.begin());
     run();
-    if (after_turn) after_turn();
   }
   return true;
 }
@@ -246,9 +246,20 @@ bool Simulation::RunUntil(const std::function<bool()>& done, int64_t until_ns) {
     }
     if (now_ns_ >= until_ns) return done();
     RunTurn(dice_.Below(runnable_.size()));
-    if (after_turn) after_turn();
   }
   return true;
+}
+
+std::string Simulation::DescribeTasks() const {
+  std::string text = std::to_string(tasks_.size()) + " tasks";
+  size_t named = 0;
+  for (const auto& [id, task] : tasks_) {
+    constexpr size_t kNamedMax = 12;
+    if (++named > kNamedMax) break;
+    text += (named == 1 ? ": " : ", ") + task->name;
+    if (task->process != nullptr && task->process->crashed_) text += " (crashed)";
+  }
+  return text;
 }
 
 void Simulation::Note(uint64_t fact) {
@@ -260,6 +271,7 @@ void Simulation::Note(uint64_t fact) {
 }
 
 void Simulation::Note(std::string_view fact) {
+  if (on_note) on_note(fact);
   const BlockDigest digest = BlockDigestOf(fact.data(), fact.size());
   uint64_t words[2];
   static_assert(sizeof words == sizeof digest.bytes);

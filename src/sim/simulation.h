@@ -112,12 +112,16 @@ class Simulation final : public env::World {
   // will ever run again. True: done.
   bool RunUntil(const std::function<bool()>& done, int64_t until_ns);
 
-  // Called after every turn of a task and every event.
-  std::function<void()> after_turn;
+  // No task is left.
+  bool idle() const { return tasks_.empty(); }
+  // Those that are left, for people.
+  std::string DescribeTasks() const;
 
   // One more fact of this history.
   void Note(uint64_t fact);
   void Note(std::string_view fact);
+  // For a person who looks for where two histories part: told every fact as text.
+  std::function<void(std::string_view)> on_note;
   uint64_t trace_hash() const { return hash_; }
   uint64_t turns() const { return turns_; }
 

@@ -1,0 +1,195 @@
+#include "sim/fault_plan.h"
+
+#include <algorithm>
+
+namespace mooncake::sim {
+
+FaultPlan::FaultPlan(SimCluster& cluster, Judge& judge)
+    : cluster_(cluster),
+      judge_(judge),
+      simulation_(cluster.simulation()),
+      dice_(simulation_.dice()),
+      node_power_lost_(cluster.node_count(), false) {}
+
+void FaultPlan::Begin() {
+  act_chance_ = static_cast<uint32_t>(dice_.Between(2'000, 60'000));
+  const auto use = [this] { return dice_.Chance(500'000); };
+  if (use()) master_crash_chance_ = static_cast<uint32_t>(dice_.Below(400));
+  if (use()) node_crash_chance_ = static_cast<uint32_t>(dice_.Below(400));
+  if (use()) client_crash_chance_ = static_cast<uint32_t>(dice_.Below(2'000));
+  if (use()) pause_chance_ = static_cast<uint32_t>(dice_.Below(60));
+  if (use()) power_chance_ = 500'000;
+  if (use()) {
+    NetworkFaults& faults = cluster_.network().faults;
+    faults.drop = use() ? static_cast<uint32_t>(dice_.Below(60'000)) : 0;
+    faults.duplicate = use() ? static_cast<uint32_t>(dice_.Below(100'000)) : 0;
+    faults.delay = use() ? static_cast<uint32_t>(dice_.Below(60'000)) : 0;
+  }
+  const auto arm_disk = [&](SimDisk& disk) {
+    if (!use()) return;
+    disk.faults.sync_fails = use() ? static_cast<uint32_t>(dice_.Below(10'000)) : 0;
+    disk.faults.write_fails = use() ? static_cast<uint32_t>(dice_.Below(3'000)) : 0;
+    disk.faults.read_fails = use() ? static_cast<uint32_t>(dice_.Below(2'000)) : 0;
+    disk.faults.slow_sync = use() ? static_cast<uint32_t>(dice_.Below(20'000)) : 0;
+  };
+  arm_disk(cluster_.master_disk());
+  for (size_t i = 0; i < cluster_.node_count(); ++i) arm_disk(cluster_.node_disk(i));
+
+  const auto any_node = [this] { return dice_.Below(cluster_.node_count()); };
+  if (use()) kinds_.push_back([this] { CrashMaster(dice_.Chance(power_chance_)); });
+  if (use()) {
+    kinds_.push_back([this, any_node] { CrashNode(any_node(), dice_.Chance(power_chance_)); });
+  }
+  if (use()) {
+    kinds_.push_back([this] {
+      const auto process = cluster_.master_process();
+      if (process == nullptr || process->crashed()) return;
+      Happened("master paused");
+      simulation_.Pause(*process, dice_.Between(kMillisecond, 8 * kSecond));
+    });
+  }
+  if (use()) {
+    kinds_.push_back([this, any_node] {
+      const auto process = cluster_.node_process(any_node());
+      if (process == nullptr || process->crashed()) return;
+      Happened("node paused");
+      simulation_.Pause(*process, dice_.Between(kMillisecond, 8 * kSecond));
+    });
+  }
+  if (use()) {
+    kinds_.push_back([this] {
+      Happened("partition");
+      cluster_.network().Cut(kMasterHost, kStoreHost);
+      simulation_.After(dice_.Between(10 * kMillisecond, 4 * kSecond),
+                        [this] { cluster_.network().Heal(); });
+    });
+  }
+  if (use()) {
+    kinds_.push_back([this] {
+      const auto process = cluster_.master_process();
+      if (process == nullptr) return;
+      Happened("wall clock jumps");
+      process->wall_offset_ms += dice_.Between(-86'400'000, 86'400'000);
+    });
+  }
+  if (use()) {
+    kinds_.push_back([this, any_node] {
+      SimDisk& disk =
+          dice_.Chance(500'000) ? cluster_.master_disk() : cluster_.node_disk(any_node());
+      Happened("disk full");
+      disk.faults.full = true;
+      simulation_.After(dice_.Between(10 * kMillisecond, 3 * kSecond),
+                        [&disk] { disk.faults.full = false; });
+    });
+  }
+  if (dice_.Chance(100'000)) {
+    kinds_.push_back([this, any_node] {
+      // While the node is down, so that it meets the damage at its start.
+      const size_t index = any_node();
+      CrashNode(index, false);
+      if (cluster_.node_disk(index).FlipBit("/metadata/")) {
+        Happened("bit flipped in a node's file");
+        judge_.Damaged();
+      }
+    });
+  }
+  if (dice_.Chance(50'000)) {
+    kinds_.push_back([this] {
+      CrashMaster(true);
+      if (cluster_.master_disk().FlipBit(dice_.Chance(500'000) ? "/log.db" : "/snapshots")) {
+        Happened("bit flipped in the Master's files");
+        log_damaged_ = true;
+        judge_.Damaged();
+      }
+    });
+  }
+}
+
+void FaultPlan::ArmClient(Process& process) {
+  if (healed_) return;
+  process.crash_chance = client_crash_chance_;
+  process.pause_chance = pause_chance_;
+}
+
+void FaultPlan::ArmMaster() {
+  if (healed_) return;
+  cluster_.master_process()->crash_chance = master_crash_chance_;
+  cluster_.master_process()->pause_chance = pause_chance_;
+  cluster_.master_process()->on_crash.push_back([this] { Happened("master crashed"); });
+}
+
+void FaultPlan::ArmNode(size_t index) {
+  if (healed_) return;
+  cluster_.node_process(index)->crash_chance = node_crash_chance_;
+  cluster_.node_process(index)->pause_chance = pause_chance_;
+  cluster_.node_process(index)->on_crash.push_back([this] { Happened("node crashed"); });
+}
+
+void FaultPlan::CrashMaster(bool power) {
+  const auto process = cluster_.master_process();
+  if (process == nullptr || process->crashed()) return;
+  master_power_lost_ = power;
+  simulation_.Crash(*process);
+}
+
+void FaultPlan::CrashNode(size_t index, bool power) {
+  const auto process = cluster_.node_process(index);
+  if (process == nullptr || process->crashed()) return;
+  node_power_lost_[index] = power;
+  simulation_.Crash(*process);
+}
+
+void FaultPlan::Act() {
+  if (!kinds_.empty() && dice_.Chance(act_chance_)) dice_.Pick(kinds_)();
+  if (dice_.Chance(400'000)) (void)StartAll();
+}
+
+bool FaultPlan::StartAll() {
+  bool all = true;
+  const auto down = [](const std::shared_ptr<Process>& process) {
+    return process == nullptr || process->crashed();
+  };
+  if (down(cluster_.master_process())) {
+    all = false;
+    if (cluster_.MasterIsGone()) {
+      if (master_power_lost_) {
+        Happened("power lost at the Master");
+        cluster_.master_disk().LosePower();
+      }
+      master_power_lost_ = !healed_ && dice_.Chance(power_chance_);
+      cluster_.StartMaster();
+      ArmMaster();
+    }
+  }
+  for (size_t i = 0; i < cluster_.node_count(); ++i) {
+    if (!down(cluster_.node_process(i))) continue;
+    all = false;
+    if (!cluster_.NodeIsGone(i)) continue;
+    if (node_power_lost_[i]) {
+      Happened("power lost at a node");
+      cluster_.node_disk(i).LosePower();
+    }
+    node_power_lost_[i] = !healed_ && dice_.Chance(power_chance_);
+    cluster_.StartNode(i);
+    ArmNode(i);
+  }
+  return all;
+}
+
+void FaultPlan::Heal() {
+  healed_ = true;
+  kinds_.clear();
+  cluster_.network().faults = {};
+  cluster_.network().Heal();
+  const auto calm = [](const std::shared_ptr<Process>& process) {
+    if (process != nullptr) process->crash_chance = process->pause_chance = 0;
+  };
+  cluster_.master_disk().faults = {};
+  calm(cluster_.master_process());
+  for (size_t i = 0; i < cluster_.node_count(); ++i) {
+    cluster_.node_disk(i).faults = {};
+    calm(cluster_.node_process(i));
+  }
+}
+
+}  // namespace mooncake::sim
