@@ -81,6 +81,12 @@ class Engine {
 
   // engine_upkeep.cc
   bool ExpireLeases(Batch& batch);
+  // All of those that ran out. Before anybody is told that one did: the answer waits for the log, as
+  // a lease that a failed append brings back must not have been told over.
+  void EndLeases(Batch& batch) {
+    while (ExpireLeases(batch)) {
+    }
+  }
   bool ExpireImports(Batch& batch);
   void NoticeSilence(int64_t now_ms);
   bool Recheck(Batch& batch);

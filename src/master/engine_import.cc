@@ -85,6 +85,9 @@ Status Engine::Run(const v1::BeginImportRequest& request, v1::BeginImportReply* 
 
 Status Engine::Run(const v1::GetImportRequest& request, v1::GetImportReply* reply, Batch& batch) {
   const model::ImportId id(request.import_id());
+  // As with leases (EndLeases): nobody is told of an end that the log may not have.
+  while (ExpireImports(batch)) {
+  }
   MC_ASSIGN_OR_RETURN(const model::ImportState state, state_.weights.StateOfImport(id));
   reply->set_state(static_cast<v1::ImportState>(state));
   if (state == model::ImportState::kAborted) {
@@ -160,6 +163,9 @@ Status Engine::FillOpenImport(const weights::Revision& revision,
 
 Status Engine::Run(const v1::KeepImportRequest& request, v1::KeepImportReply* reply, Batch& batch) {
   const model::ImportId id(request.import_id());
+  // As with leases (EndLeases): nobody is told of an end that the log may not have.
+  while (ExpireImports(batch)) {
+  }
   MC_ASSIGN_OR_RETURN(const model::ImportState state, state_.weights.StateOfImport(id));
   reply->set_state(static_cast<v1::ImportState>(state));
   if (state != model::ImportState::kOpen) return OkStatus();

@@ -60,6 +60,7 @@ Status Engine::Run(const v1::OpenRevisionRequest& request, v1::OpenRevisionReply
 Status Engine::Run(const v1::LocateObjectsRequest& request, v1::LocateObjectsReply* reply,
                    Batch& batch) {
   const model::LeaseId lease_id(request.lease_id());
+  EndLeases(batch);
   MC_RETURN_IF_ERROR(deadlines_.CheckLease(state_.weights, lease_id, batch.now_ms()));
   MC_ASSIGN_OR_RETURN(const weights::Lease* lease, state_.weights.GetLease(lease_id));
   const model::ImportId id = lease->import_id;
@@ -96,6 +97,7 @@ Status Engine::Run(const v1::LocateObjectsRequest& request, v1::LocateObjectsRep
 
 Status Engine::Run(const v1::RenewLeasesRequest& request, v1::RenewLeasesReply* reply,
                    Batch& batch) {
+  EndLeases(batch);
   for (const uint64_t lease_id : request.lease_ids()) {
     rpc::SetStatus(reply->add_leases(),
                    deadlines_.RenewLease(state_.weights, model::LeaseId(lease_id), batch.now_ms()));
@@ -114,7 +116,7 @@ Status Engine::Run(const v1::ReleaseLeaseRequest& request, v1::ReleaseLeaseReply
 Status Engine::Run(const v1::RemoveWeightRequest& request, v1::RemoveWeightReply* reply,
                    Batch& batch) {
   // A reader whose time is over does not block a removal.
-  ExpireLeases(batch);
+  EndLeases(batch);
   weights::RemoveWeight command;
   command.identity = codec::FromProto(request.identity());
   if (request.has_expected_metadata_generation()) {

@@ -45,7 +45,8 @@ void Snapshotter::NoteAppended(uint64_t records, uint64_t bytes) {
 
 void Snapshotter::Run(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  while (wake_.wait(lock, stop, [this] { return Due(); })) {
+  // A wait that was stopped still says whether one is due.
+  while (wake_.wait(lock, stop, [this] { return Due(); }) && !stop.stop_requested()) {
     records_ = 0;
     bytes_ = 0;
     lock.unlock();

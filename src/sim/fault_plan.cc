@@ -4,9 +4,10 @@
 
 namespace mooncake::sim {
 
-FaultPlan::FaultPlan(SimCluster& cluster, Judge& judge)
+FaultPlan::FaultPlan(SimCluster& cluster, Judge& judge, WrittenArenas& arenas)
     : cluster_(cluster),
       judge_(judge),
+      arenas_(arenas),
       simulation_(cluster.simulation()),
       dice_(simulation_.dice()),
       node_power_lost_(cluster.node_count(), false) {}
@@ -87,16 +88,27 @@ void FaultPlan::Begin() {
       // While the node is down, so that it meets the damage at its start.
       const size_t index = any_node();
       CrashNode(index, false);
-      if (cluster_.node_disk(index).FlipBit("/metadata/")) {
+      if (cluster_.node_disk(index).FlipBit([](std::string_view path) { return path.starts_with("/node/metadata/"); })) {
         Happened("bit flipped in a node's file");
         judge_.Damaged();
       }
     });
   }
+  if (dice_.Chance(100'000)) {
+    kinds_.push_back([this] {
+      if (!arenas_.FlipBit()) return;
+      Happened("bit flipped in memory");
+      judge_.Damaged();
+    });
+  }
   if (dice_.Chance(50'000)) {
     kinds_.push_back([this] {
       CrashMaster(true);
-      if (cluster_.master_disk().FlipBit(dice_.Chance(500'000) ? "/log.db" : "/snapshots")) {
+      // Not in the write-ahead file: damage of its last commit looks as if a crash had torn it.
+      const bool log = dice_.Chance(500'000);
+      if (cluster_.master_disk().FlipBit([log](std::string_view path) {
+            return log ? path == "/log.db" : path.starts_with("/snapshots/");
+          })) {
         Happened("bit flipped in the Master's files");
         log_damaged_ = true;
         judge_.Damaged();

@@ -13,12 +13,13 @@
 
 #include "sim/judge.h"
 #include "sim/sim_cluster.h"
+#include "sim/written_arenas.h"
 
 namespace mooncake::sim {
 
 class FaultPlan {
  public:
-  FaultPlan(SimCluster& cluster, Judge& judge);
+  FaultPlan(SimCluster& cluster, Judge& judge, WrittenArenas& arenas);
 
   // Sets what lasts for the whole run. Clients' processes get theirs from ArmClient.
   void Begin();
@@ -40,10 +41,10 @@ class FaultPlan {
   void Happened(const std::string& kind) { ++happened_[kind]; }
   void CrashMaster(bool power);
   void CrashNode(size_t index, bool power);
-  void Restart();
 
   SimCluster& cluster_;
   Judge& judge_;
+  WrittenArenas& arenas_;
   Simulation& simulation_;
   Dice& dice_;
   // Kinds of this run, as what Act picks from.

@@ -99,6 +99,18 @@ std::string_view Name(Rule rule) {
   return "?";
 }
 
+std::string_view ArrivesWith(Rule rule) {
+  switch (rule) {
+    case Rule::kColdBeforeRelease:
+      return "the disk tier";
+    case Rule::kWatermarkIsNoHead:
+    case Rule::kReplacementOrder:
+      return "generation replacement";
+    default:
+      return "";
+  }
+}
+
 void Judge::Check(Rule rule, bool holds, const std::string& text) {
   ++checks_[static_cast<size_t>(rule)];
   if (!holds && !violation_) violation_ = Violation{rule, text};
@@ -378,9 +390,12 @@ void Judge::InspectCatalogues(const master::ReplicatedState& state) {
           fmt::format("node {}: {} live bytes are charged, its arenas have {}",
                       node.address.node_id, node.live_bytes,
                       live_bytes[static_cast<uint32_t>(i)]));
-    Check(Rule::kBytesAreCounted, node.used_bytes() <= node.capacity_bytes,
-          fmt::format("node {}: {} bytes are charged, capacity is {}", node.address.node_id,
-                      node.used_bytes(), node.capacity_bytes));
+    // METADATA objects are charged as they come and may go beyond it.
+    Check(Rule::kBytesAreCounted,
+          node.live_bytes + node.releasing_bytes <= node.capacity_bytes,
+          fmt::format("node {}: arenas of {} bytes are charged, capacity is {}",
+                      node.address.node_id, node.live_bytes + node.releasing_bytes,
+                      node.capacity_bytes));
   }
   for (const auto& [import_id, revision] : state.weights.revisions()) {
     const bool terminal = revision.availability == Availability::kDeleting ||

@@ -48,6 +48,8 @@ enum class Rule : uint8_t {
 };
 inline constexpr size_t kRules = 20;  // one beyond the last
 std::string_view Name(Rule rule);
+// The capability that the rule is about, when the product does not have it yet; else empty.
+std::string_view ArrivesWith(Rule rule);
 
 struct Violation {
   Rule rule = Rule::kOneManifest;

@@ -63,6 +63,7 @@ void Network::Arrive(const std::string& from_host, const std::string& address,
                     std::string bytes, const std::shared_ptr<env::UniqueFd>& fd) {
     if (simulation_.CutOff()) return;
     if (on_answer) on_answer(address, seen, bytes);
+    if (on_descriptor && fd != nullptr && fd->valid()) on_descriptor(address, seen, fd->get());
     simulation_.Note(bytes);
     Send(to_host, from_host, [this, exchange, bytes = std::move(bytes), fd] {
       Finish(exchange, OkStatus(), {bytes, fd == nullptr ? env::UniqueFd() : std::move(*fd)});

@@ -47,6 +47,9 @@ class Network {
   std::function<void(const std::string& address, std::string& request)> on_request;
   std::function<void(const std::string& address, const std::string& request, std::string& answer)>
       on_answer;
+  // Sees every descriptor that travels with an answer.
+  std::function<void(const std::string& address, const std::string& request, int fd)>
+      on_descriptor;
 
   // From now on `process`, of `host`, is what `address` reaches, until it crashes or StopListening.
   void Listen(const std::string& address, const std::string& host,

@@ -1,8 +1,11 @@
 #include "sim/planted.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "oplog/sqlite_database.h"
 #include "sim/channels.h"
+#include "sim/written_arenas.h"
 
 namespace mooncake::sim {
 namespace {
@@ -39,13 +42,140 @@ class WatchedLog : public oplog::LogStore {
   Judge& judge_;
 };
 
+// Says that a record is durable, and writes it with the next one.
+class HastyLog final : public WatchedLog {
+ public:
+  using WatchedLog::WatchedLog;
+
+  Status Append(const oplog::LogRecordView& record) override {
+    MC_RETURN_IF_ERROR(WritePending());
+    payload_ = record.payload;
+    pending_ = record;
+    pending_->payload = payload_;
+    return OkStatus();
+  }
+  Status Scan(uint64_t sequence, const Visitor& visit) override {
+    MC_RETURN_IF_ERROR(WritePending());
+    return WatchedLog::Scan(sequence, visit);
+  }
+  Result<uint64_t> LastSequence() override {
+    MC_RETURN_IF_ERROR(WritePending());
+    return WatchedLog::LastSequence();
+  }
+
+ private:
+  Status WritePending() {
+    if (!pending_) return OkStatus();
+    const oplog::LogRecordView record = *std::exchange(pending_, std::nullopt);
+    return WatchedLog::Append(record);
+  }
+
+  std::optional<oplog::LogRecordView> pending_;
+  std::string payload_;
+};
+
+void PlantMissedFence(SimCluster& cluster, const std::shared_ptr<WrittenArenas>& arenas) {
+  // A writer that was not fenced off writes once more after the commit.
+  const auto write = std::make_shared<std::function<void()>>();
+  *write = [&cluster, arenas, write] {
+    (void)arenas->FlipBit();
+    cluster.simulation().After(kSecond, *write);
+  };
+  cluster.simulation().After(kSecond, *write);
+}
+
+// The Master's answer to a node's report names an arena of a READY revision.
+void PlantExtentFreedEarly(SimCluster& cluster) {
+  auto next = std::move(cluster.network().on_answer);
+  cluster.network().on_answer = [&cluster, next = std::move(next)](const std::string& address,
+                                                                   const std::string& request,
+                                                                   std::string& answer) {
+    const std::string method = "ReportNode\n";
+    const std::shared_ptr<master::Master> master = cluster.master();
+    v1::ReportNodeReply reply;
+    if (address == kMasterAddress && request.starts_with(method) && master != nullptr &&
+        cluster.simulation().dice().Chance(20'000) && reply.ParseFromString(answer)) {
+      for (const auto& [id, arena] : master->state().objects.arenas()) {
+        const weights::Revision* revision = master->state().weights.FindImport(arena.import_id);
+        if (arena.state != objects::ArenaState::kLive || revision == nullptr ||
+            revision->availability != model::Availability::kReady) {
+          continue;
+        }
+        reply.add_drop_arena_ids(id.value);
+        answer = reply.SerializeAsString();
+        break;
+      }
+    }
+    next(address, request, answer);
+  };
+}
+
+// A restart begins without the newest records.
+void PlantForgottenTombstone(SimCluster& cluster) {
+  cluster.before_log = [] {
+    const auto database = oplog::SqliteDatabase::Open(
+        kLogPath, oplog::SqliteDatabase::Mode::kReadWrite, 0, kVfsName);
+    if (!database.ok()) return;
+    (void)(*database)->Execute(
+        "DELETE FROM log WHERE sequence > (SELECT max(sequence) - 3 FROM log)");
+  };
+}
+
+// Before a removal is looked at, the leases that stand in its way are over.
+void PlantIgnoredLease(SimCluster& cluster) {
+  auto next = std::move(cluster.network().on_request);
+  cluster.network().on_request = [&cluster, next = std::move(next), sequence = uint64_t{0}](
+                                     const std::string& address, std::string& request) mutable {
+    const std::string method = "RemoveWeight\n";
+    const std::shared_ptr<master::Master> master = cluster.master();
+    v1::RemoveWeightRequest removal;
+    if (address == kMasterAddress && request.starts_with(method) && master != nullptr &&
+        removal.ParseFromString(request.substr(method.size()))) {
+      for (const auto& [id, lease] : master->state().weights.leases()) {
+        struct Call {
+          v1::ReleaseLeaseRequest request;
+          v1::ReleaseLeaseReply reply;
+        };
+        auto call = std::make_shared<Call>();
+        call->request.mutable_command()->set_client_id(std::string(32, 'f'));
+        call->request.mutable_command()->set_sequence(++sequence);
+        call->request.mutable_command()->set_acked_below(sequence);
+        call->request.set_lease_id(id.value);
+        master->ReleaseLease(call->request, &call->reply, [call] {});
+      }
+    }
+    next(address, request);
+  };
+}
+
 }  // namespace
 
-std::shared_ptr<void> Plant(PlantedBug, SimCluster& cluster, Judge& judge) {
-  cluster.wrap_log = [&judge](std::unique_ptr<oplog::LogStore> log) {
-    return std::unique_ptr<oplog::LogStore>(std::make_unique<WatchedLog>(std::move(log), judge));
+void Plant(PlantedBug bug, SimCluster& cluster, Judge& judge,
+           const std::shared_ptr<WrittenArenas>& arenas) {
+  cluster.wrap_log = [&judge, bug](std::unique_ptr<oplog::LogStore> log)
+      -> std::unique_ptr<oplog::LogStore> {
+    if (bug == PlantedBug::kReplyBeforeFlush) {
+      return std::make_unique<HastyLog>(std::move(log), judge);
+    }
+    return std::make_unique<WatchedLog>(std::move(log), judge);
   };
-  return nullptr;
+  switch (bug) {
+    case PlantedBug::kNone:
+    case PlantedBug::kReplyBeforeFlush:
+      break;
+    case PlantedBug::kMissedFence:
+      PlantMissedFence(cluster, arenas);
+      break;
+    case PlantedBug::kExtentFreedEarly:
+      PlantExtentFreedEarly(cluster);
+      break;
+    case PlantedBug::kForgottenTombstone:
+      PlantForgottenTombstone(cluster);
+      break;
+    case PlantedBug::kIgnoredLease:
+      PlantIgnoredLease(cluster);
+      break;
+  }
 }
 
 }  // namespace mooncake::sim

@@ -6,11 +6,12 @@
 
 #include "sim/judge.h"
 #include "sim/scenario.h"
+#include "sim/written_arenas.h"
 
 namespace mooncake::sim {
 
-// Also without a bug it shows the judge every record of the log. What is returned must outlive the
-// run.
-std::shared_ptr<void> Plant(PlantedBug bug, SimCluster& cluster, Judge& judge);
+// Also without a bug it shows the judge every record of the log. After the network's hooks are set.
+void Plant(PlantedBug bug, SimCluster& cluster, Judge& judge,
+           const std::shared_ptr<WrittenArenas>& arenas);
 
 }  // namespace mooncake::sim

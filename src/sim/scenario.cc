@@ -13,6 +13,8 @@ namespace {
 
 constexpr int64_t kRestNsMax = 120 * kSecond;
 constexpr int64_t kEndNsMax = 60 * kSecond;
+// Far more than any run takes: somebody runs in circles.
+constexpr uint64_t kTurnsMax = 2'000'000;
 
 class Scenario {
  public:
@@ -21,7 +23,8 @@ class Scenario {
         simulation_(options.seed),
         cluster_(simulation_, PickCluster(simulation_.dice())),
         judge_(cluster_),
-        faults_(cluster_, judge_),
+        arenas_(std::make_shared<WrittenArenas>(cluster_)),
+        faults_(cluster_, judge_, *arenas_),
         workload_(cluster_, judge_),
         clients_(static_cast<size_t>(options.clients)) {
     report_.seed = options.seed;
@@ -33,7 +36,7 @@ class Scenario {
                                           std::string& answer) {
       if (address == kMasterAddress) judge_.OnMasterAnswer(request, answer);
     };
-    planted_ = Plant(options.bug, cluster_, judge_);
+    Plant(options.bug, cluster_, judge_, arenas_);
   }
 
   ScenarioReport Run() {
@@ -43,7 +46,8 @@ class Scenario {
     }
     const int64_t end_ns =
         simulation_.now_ns() + options_.seconds * kSecond + kRestNsMax + 10 * kEndNsMax;
-    simulation_.RunUntil([this] { return over_ && simulation_.idle(); }, end_ns);
+    simulation_.RunUntil(
+        [this] { return (over_ && simulation_.idle()) || simulation_.turns() > kTurnsMax; }, end_ns);
     if (!over_ || !simulation_.idle()) {
       report_.stuck = "did not end: " + simulation_.DescribeTasks();
       // What is still on the fibers' stacks cannot be freed any more: the report is all that counts.
@@ -214,9 +218,9 @@ class Scenario {
   Simulation simulation_;
   SimCluster cluster_;
   Judge judge_;
+  const std::shared_ptr<WrittenArenas> arenas_;
   FaultPlan faults_;
   Workload workload_;
-  std::shared_ptr<void> planted_;
   std::vector<std::shared_ptr<Process>> clients_;
   uint64_t client_lives_ = 0;
   bool over_ = false;

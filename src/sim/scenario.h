@@ -10,6 +10,7 @@
 // start says so by name, which is right.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -26,11 +27,12 @@ namespace mooncake::sim {
 enum class PlantedBug : uint8_t {
   kNone,
   kReplyBeforeFlush,   // the log says "durable" before it is
-  kMissedFence,        // a node takes writers in after its import was sealed, and their bytes
+  kMissedFence,        // a writer still writes after its import was sealed
   kExtentFreedEarly,   // the Master tells a node to drop an arena of a READY revision
-  kForgottenTombstone, // a restart forgets the newest records of the log, removals with them
+  kForgottenTombstone,  // a restart forgets the newest records of the log, removals with them
   kIgnoredLease,       // a removal goes ahead though a reader's lease is active
 };
+inline constexpr size_t kPlantedBugs = 6;  // kNone among them
 std::string_view Name(PlantedBug bug);
 
 struct ScenarioOptions {

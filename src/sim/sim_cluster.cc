@@ -14,9 +14,6 @@
 namespace mooncake::sim {
 namespace {
 
-constexpr const char* kVfsName = "simulated";
-constexpr const char* kLogPath = "/log.db";
-
 Result<std::unique_ptr<oplog::LogStore>> OpenLog(bool read_only) {
   MC_ASSIGN_OR_RETURN(std::unique_ptr<oplog::SqliteLog> log,
                       oplog::SqliteLog::Open(kLogPath, {.read_only = read_only,
@@ -63,6 +60,7 @@ void SimCluster::WaitForCrash(Process& process) {
 
 Result<std::shared_ptr<SimCluster::MasterLife>> SimCluster::OpenMaster() {
   auto life = std::make_shared<MasterLife>();
+  if (before_log) before_log();
   MC_ASSIGN_OR_RETURN(life->log, OpenLog(false));
   if (wrap_log) life->log = wrap_log(std::move(life->log));
   master::MasterOptions options;

@@ -6,6 +6,7 @@
 // here decides what goes wrong. Threads: all on one.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,10 @@ struct ClusterOptions {
   uint64_t snapshot_every_records = 40;
   uint64_t ttl_ms = 2'000;  // of clients' leases and imports
 };
+
+// Of the Master's log, as SQLite has it.
+inline constexpr const char* kVfsName = "simulated";
+inline constexpr const char* kLogPath = "/log.db";
 
 inline constexpr const char* kMasterHost = "master-host";
 inline constexpr const char* kStoreHost = "store-host";
@@ -66,7 +71,9 @@ class SimCluster {
   // For a process of the store's host, to be called on a task of it.
   std::unique_ptr<client::StoreClient> NewClient(client::StoreClientOptions options = {});
 
-  // Between the Master and its log, and between nodes and what the Master says: for planted faults.
+  // Called on the Master's task before it opens its log, and with the log once it is open: for
+  // planted faults.
+  std::function<void()> before_log;
   std::function<std::unique_ptr<oplog::LogStore>(std::unique_ptr<oplog::LogStore>)> wrap_log;
 
  private:

@@ -171,10 +171,10 @@ void SimDisk::LosePower() {
   }
 }
 
-bool SimDisk::FlipBit(std::string_view part) {
+bool SimDisk::FlipBit(const std::function<bool(std::string_view path)>& wanted) {
   std::vector<std::pair<std::string, Inode*>> candidates;
   for (const auto& [path, inode] : names_) {
-    if (inode != nullptr && !inode->synced.empty() && path.find(part) != std::string::npos) {
+    if (inode != nullptr && !inode->synced.empty() && wanted(path)) {
       candidates.emplace_back(path, inode.get());
     }
   }

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -46,8 +47,8 @@ class SimDisk final : public env::Disk, public oplog::FileDevice {
   // Its host lost power, or only the process that used it died: unsynced writes may go either way
   // in the first case, and stay in the second.
   void LosePower();
-  // Changes one bit of a synced file whose path contains `part`. False: there is none.
-  bool FlipBit(std::string_view part);
+  // Changes one bit of a synced file that `wanted` picks by its path. False: there is none.
+  bool FlipBit(const std::function<bool(std::string_view path)>& wanted);
 
   // ---- env::Disk ----
   Result<std::string> Read(const std::string& path, uint64_t bytes_max) override;

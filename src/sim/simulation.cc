@@ -257,7 +257,8 @@ std::string Simulation::DescribeTasks() const {
     constexpr size_t kNamedMax = 12;
     if (++named > kNamedMax) break;
     text += (named == 1 ? ": " : ", ") + task->name;
-    if (task->process != nullptr && task->process->crashed_) text += " (crashed)";
+    text += task->state == State::kParked ? " (waits" : " (runs";
+    text += task->process != nullptr && task->process->crashed_ ? ", crashed)" : ")";
   }
   return text;
 }
