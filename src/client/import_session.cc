@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "base/probe.h"
 #include "client/import_commit.h"
 #include "client/steps.h"
 #include "codec/values.h"
@@ -159,6 +160,7 @@ Status ImportSession::Join(const ImportRequest& request) {
   }
   Result<v1::BeginImportReply> begun = BeginOrJoin(request);
   while (begun.ok() && IsLeftToOthers(*begun)) {
+    MC_PROBE("client.waits_for_earlier_writer");
     MC_ASSIGN_OR_RETURN(const bool alive, AwaitSignOfLife(begun->import_id(), request));
     if (alive) break;
     begun = BeginOrJoin(request);
@@ -326,6 +328,7 @@ Result<ImportReport> ImportSession::Finish(const WaitOptions& options) {
   if (!report.ok()) {
     const Status aborted = AbortAtMaster(report.status().message(), kAbortRetryMs);
     if (!aborted.ok()) {
+      MC_PROBE("client.abort_failed");
       Log().info("client: abort of {}: {}", model::Describe(identity_), aborted.ToString());
     }
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/probe.h"
 #include "client/steps.h"
 #include "codec/values.h"
 #include "manifest/json.h"
@@ -42,6 +43,7 @@ RevisionReader::~RevisionReader() {
           .Command(&rpc::MasterApi::ReleaseLease, std::move(release), {kReleaseRetryMs, {}})
           .status();
   if (!status.ok()) {
+    MC_PROBE("client.lease_left_behind");
     Log().info("client: lease {} is left to its TTL: {}", lease_id_, status.ToString());
   }
 }

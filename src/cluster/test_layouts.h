@@ -1,7 +1,7 @@
 // Layouts of a small transformer-like model, for tests that publish one and load another.
 //
-// Tests and the simulation only. Content is reshard/element_oracle.h's: every element holds its own global index, so
-// what a buffer must hold follows from its box alone.
+// Tests and the simulation only. Content is reshard/element_oracle.h's: every element holds its own
+// global index, so what a buffer must hold follows from its box alone.
 #pragma once
 
 #include <algorithm>

@@ -15,9 +15,9 @@ std::string TemporaryPathBeside(const std::string& path) {
   // Not derived from the file's name, which may already be as long as a name can be.
   static std::atomic<uint64_t> next{0};
   World* world = World::Current();
-  const std::string unique = world != nullptr ? HexOf(world->RandomBytes(8))
-                                              : std::to_string(::getpid()) + "-" +
-                                                    std::to_string(next.fetch_add(1));
+  const std::string unique =
+      world != nullptr ? HexOf(world->RandomBytes(8))
+                       : std::to_string(::getpid()) + "-" + std::to_string(next.fetch_add(1));
   return FolderOf(path) + "/" + std::string(kTemporaryPrefix) + unique;
 }
 
@@ -87,9 +87,7 @@ Status SyncFolder(const std::string& path) { return Disk::Current().SyncFolder(p
 
 Result<bool> PathExists(const std::string& path) { return Disk::Current().Exists(path); }
 
-Result<uint64_t> FreeDiskBytes(const std::string& path) {
-  return Disk::Current().FreeBytes(path);
-}
+Result<uint64_t> FreeDiskBytes(const std::string& path) { return Disk::Current().FreeBytes(path); }
 
 Result<uint64_t> DiskBytesBelow(const std::string& folder) {
   return Disk::Current().BytesBelow(folder);

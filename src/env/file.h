@@ -1,5 +1,6 @@
 // Small files and folders: whole reads, durable replacement, listing. Bulk data never passes here
-// (memory_file.h). The operations they are made of are the kernel's, or a simulated disk's (disk.h).
+// (memory_file.h). The operations they are made of are the kernel's, or a simulated disk's
+// (disk.h).
 //
 // Every failure is a Status with what was attempted, the path and the errno (errno_status.h).
 // Threads: free functions, as safe as the kernel's own; two writers of one path: one wins, never a

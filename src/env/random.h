@@ -19,8 +19,8 @@ class RandomSource {
   uint64_t RandomU64();
 };
 
-// getrandom(2), or the World the caller is in: fit for keys and instance ids. Failure ends the process, since nothing secret could
-// be made any more.
+// getrandom(2), or the World the caller is in: fit for keys and instance ids. Failure ends the
+// process, since nothing secret could be made any more.
 class SystemRandom final : public RandomSource {
  public:
   static SystemRandom& Instance();

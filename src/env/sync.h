@@ -118,8 +118,7 @@ class Thread {
  public:
   Thread() : stop_(std::nostopstate) {}
   template <class Run>
-    requires(!std::is_same_v<std::decay_t<Run>, Thread>)
-  explicit Thread(Run run) {
+  requires(!std::is_same_v<std::decay_t<Run>, Thread>) explicit Thread(Run run) {
     if constexpr (std::is_invocable_v<Run, std::stop_token>) {
       Begin([run = std::move(run), stop = stop_.get_token()]() mutable { run(stop); });
     } else {

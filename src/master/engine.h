@@ -81,8 +81,8 @@ class Engine {
 
   // engine_upkeep.cc
   bool ExpireLeases(Batch& batch);
-  // All of those that ran out. Before anybody is told that one did: the answer waits for the log, as
-  // a lease that a failed append brings back must not have been told over.
+  // All of those that ran out. Before anybody is told that one did: the answer waits for the log,
+  // as a lease that a failed append brings back must not have been told over.
   void EndLeases(Batch& batch) {
     while (ExpireLeases(batch)) {
     }

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/probe.h"
 #include "master/engine.h"
 #include "weights/decide.h"
 
@@ -72,6 +73,7 @@ bool Engine::ExpireLeases(Batch& batch) {
   const std::vector<model::LeaseId> expired =
       deadlines_.ExpiredLeases(batch.now_ms(), kLeasesPerRound);
   if (expired.empty()) return false;
+  MC_PROBE("master.leases_expired");
   batch.Emit(weights::DecideExpireLeases(state_.weights, expired));
   return expired.size() == kLeasesPerRound;
 }
@@ -83,6 +85,7 @@ bool Engine::ExpireImports(Batch& batch) {
 }
 
 void Engine::Abort(model::ImportId id, std::string reason, Batch& batch) {
+  MC_PROBE("master.import_aborted");
   Log().info("master: import {} is aborted: {}", id.value, reason);
   const std::vector<weights::Event> events =
       weights::DecideExpireImport(state_.weights, id, std::move(reason));
@@ -92,6 +95,7 @@ void Engine::Abort(model::ImportId id, std::string reason, Batch& batch) {
 
 void Engine::NoticeSilence(int64_t now_ms) {
   for (const std::string& node_id : nodes_.FindSilent(now_ms, options_.node_dead_after_ms)) {
+    MC_PROBE("master.node_silent");
     Log().warn("master: node {} has not reported for {} ms", node_id, options_.node_dead_after_ms);
     LookAgain(node_id);
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/probe.h"
 #include "env/sync.h"
 #include "master/recovery.h"
 #include "master/request_digest.h"
@@ -81,6 +82,7 @@ class Master::CallOf final : public Call {
         command.client_id(), command.sequence(), command.acked_below(), digest_);
     if (!known.ok()) return Put(known.status());
     if (*known != nullptr) {
+      MC_PROBE("master.first_answer_again");
       if (!reply_->ParseFromString(**known)) Put(Internal("the recorded reply cannot be read"));
       return;
     }
@@ -208,6 +210,7 @@ bool Master::Step() {
     more_due_ = DropSuperfluousLog() || more_due_;
     return had_calls || !batch.empty() || more_due_;
   }
+  MC_PROBE("master.append_failed");
   Log().error("master: a batch of {} bytes at log sequence {} failed: {}", batch.bytes(),
               engine_.state().sequence + 1, flushed.ToString());
   // First the truth, so that whoever is told can ask for it at once.
@@ -272,6 +275,7 @@ bool Master::DropSuperfluousLog() {
   if (before <= dropped_before_) return false;
   const Result<bool> more = seams_.log.DropBefore(before, options_.log_drop_records_max);
   // Nothing is lost but space; the next snapshot names it again.
+  if (more.ok()) MC_PROBE("master.log_shortened");
   if (!more.ok()) Log().warn("master: the log is not shortened: {}", more.status().ToString());
   if (more.ok() && *more) return true;
   dropped_before_ = before;
@@ -306,6 +310,7 @@ void Master::Rebuild() {
   Result<ReplicatedState> state =
       ReplayAndTakeOver(seams_.log, seams_.snapshots.snapshots, seams_.clock.WallMs());
   if (state.ok()) {
+    MC_PROBE("master.log_read_again");
     Log().info("master: the log is read again up to sequence {}", state->sequence);
     Adopt(*std::move(state));
     return;
@@ -314,6 +319,7 @@ void Master::Rebuild() {
   const Code code =
       state.status().code() == Code::kExhausted ? Code::kExhausted : Code::kUnavailable;
   const Status refusal(code, "the Master cannot serve: " + state.status().ToString());
+  MC_PROBE("master.cannot_serve");
   if (refusal != refusing_) Log().error("{}", refusal.message());
   refusing_ = refusal;
   rebuild_at_ms_ = seams_.clock.MonotonicMs() + options_.rebuild_retry_ms;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/probe.h"
 #include "codec/values.h"
 #include "objects/snapshot_codec.h"
 #include "oplog/snapshot_frames.h"
@@ -149,6 +150,7 @@ Result<std::optional<DecodedSnapshot>> LoadNewestSnapshot(oplog::SnapshotStore& 
   for (auto sequence = sequences.rbegin(); sequence != sequences.rend(); ++sequence) {
     MC_ASSIGN_OR_RETURN(const std::string file, snapshots.Read(*sequence));
     if (const Status whole = CheckSnapshot(file); !whole.ok()) {
+      MC_PROBE("master.snapshot_passed_over");
       Log().warn("master: {} is passed over: {}", snapshots.Describe(*sequence), whole.message());
       continue;
     }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/probe.h"
 #include "env/sync.h"
 #include "master/recovery.h"
 #include "master/snapshot.h"
@@ -52,8 +53,10 @@ void Snapshotter::Run(const std::stop_token& stop) {
     lock.unlock();
     const Result<uint64_t> taken = Take();
     if (taken.ok()) {
+      MC_PROBE("master.snapshot_taken");
       Log().info("master: {} is taken", seams_.snapshots->Describe(*taken));
     } else {
+      MC_PROBE("master.snapshot_failed");
       Log().error("master: no snapshot could be taken: {}", taken.status().ToString());
     }
     lock.lock();

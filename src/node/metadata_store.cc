@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/log.h"
+#include "base/probe.h"
 #include "base/url_encode.h"
 #include "env/file.h"
 #include "env/sync.h"
@@ -100,6 +101,7 @@ Status MetadataStore::Quarantine(uint64_t import_id, const std::string& path,
   MC_RETURN_IF_ERROR(env::RenamePath(path, target));
   MC_RETURN_IF_ERROR(env::SyncFolder(quarantine_folder_));
   MC_RETURN_IF_ERROR(env::SyncFolder(env::FolderOf(path)));
+  MC_PROBE("node.metadata_quarantined");
   Log().error("node: {} is damaged and was moved to {}: {}", path, target, why.message());
   quarantined_.push_back(target);
   // Known by its file name alone: the header is not to be trusted.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/probe.h"
 #include "env/file.h"
 #include "node/node_folder.h"
 
@@ -205,6 +206,7 @@ std::vector<HeldImport> Node::Report() const {
 Status Node::Drop(const std::vector<uint64_t>& arena_ids, const std::vector<uint64_t>& import_ids) {
   Status first;
   const auto note = [&first](const std::string& what, Status status) {
+    MC_PROBE("node.drop_failed");
     Log().error("node: {} is not dropped yet: {}", what, status.ToString());
     if (first.ok()) first = std::move(status);
   };

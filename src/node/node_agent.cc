@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/log.h"
+#include "base/probe.h"
 #include "env/sync.h"
 #include "rpc/status_proto.h"
 
@@ -98,6 +99,7 @@ void NodeAgent::Run() {
     }
     lock.lock();
     if (status.code() == Code::kNotFound && registered) {
+      MC_PROBE("node.registered_again");
       Log().info("node {}: the Master does not know this instance, registering again",
                  node_.node_id());
     } else if (!status.ok() && (last_.ok() || (IsRefusal(status) && !IsRefusal(last_)))) {

@@ -108,7 +108,9 @@ bool OthersShare(const SharedState& state, const void* me) {
 int Lock(sqlite3_file* file, int level) {
   OpenFile& open = Of(file);
   SharedState& state = *open.state;
-  const auto held_by_other = [&](const void* holder) { return holder != nullptr && holder != file; };
+  const auto held_by_other = [&](const void* holder) {
+    return holder != nullptr && holder != file;
+  };
   if (open.level >= level) return SQLITE_OK;
   if (level == SQLITE_LOCK_SHARED) {
     if (held_by_other(state.pending) || held_by_other(state.exclusive)) return SQLITE_BUSY;
@@ -256,11 +258,11 @@ struct DeviceVfs::Parts {
     Result<std::unique_ptr<DeviceFile>> opened =
         parts.device->OpenFile(path, (flags & SQLITE_OPEN_CREATE) != 0);
     if (!opened.ok()) return CodeOf(opened.status(), SQLITE_CANTOPEN);
-    vfs_file->open = new (std::nothrow) OpenFile{
-        .file = *std::move(opened),
-        .state = parts.StateOf(path),
-        .names_on = (flags & kJournals) != 0 ? parts.device : nullptr,
-        .path = path};
+    vfs_file->open =
+        new (std::nothrow) OpenFile{.file = *std::move(opened),
+                                    .state = parts.StateOf(path),
+                                    .names_on = (flags & kJournals) != 0 ? parts.device : nullptr,
+                                    .path = path};
     if (vfs_file->open == nullptr) return SQLITE_NOMEM;
     vfs_file->base.pMethods = &kMethods;
     if (flags_out != nullptr) *flags_out = flags;

@@ -110,8 +110,7 @@ std::string_view SqliteStatement::Blob(int column) const {
 }
 
 Result<std::unique_ptr<SqliteDatabase>> SqliteDatabase::Open(const std::string& path, Mode mode,
-                                                             int busy_timeout_ms,
-                                                             const char* vfs) {
+                                                             int busy_timeout_ms, const char* vfs) {
   std::string name = path;
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
   if (mode == Mode::kReadOnly) {

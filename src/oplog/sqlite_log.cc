@@ -103,7 +103,8 @@ Status SqliteLog::OpenFile() {
   if (!options_.create) MC_RETURN_IF_ERROR(CheckIsThere());
   const auto mode =
       options_.read_only ? SqliteDatabase::Mode::kReadOnly : SqliteDatabase::Mode::kReadWrite;
-  MC_ASSIGN_OR_RETURN(database_, SqliteDatabase::Open(path_, mode, options_.busy_timeout_ms, options_.vfs));
+  MC_ASSIGN_OR_RETURN(database_,
+                      SqliteDatabase::Open(path_, mode, options_.busy_timeout_ms, options_.vfs));
   // Before anything is written: the file may be someone else's.
   MC_ASSIGN_OR_RETURN(const bool fresh, CheckOwner());
   if (fresh && !options_.create) return NotFound(fmt::format("the log {} has no tables", path_));
@@ -133,7 +134,8 @@ Status SqliteLog::SetDurability() {
 Status SqliteLog::WriteAnew() {
   MC_ASSIGN_OR_RETURN(const int64_t busy, database_->QueryInt("PRAGMA wal_checkpoint(TRUNCATE)"));
   if (busy == 0) return OkStatus();
-  return Unavailable(fmt::format("{}: a reader keeps the write-ahead file from being emptied", path_));
+  return Unavailable(
+      fmt::format("{}: a reader keeps the write-ahead file from being emptied", path_));
 }
 
 Status SqliteLog::CreateSchema() {

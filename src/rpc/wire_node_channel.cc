@@ -17,8 +17,8 @@ Result<env::UniqueFd> WireNodeChannel::OpenArena(const v1::Grant& grant, const C
                                grant.arena_id(), grant.arena_bytes(), answer.reply.arena_bytes()));
   }
   if (answer.fds.size() != 1) {
-    return Internal(fmt::format("{}: expected 1 descriptor with arena {}, got {}",
-                                Describe(), grant.arena_id(), answer.fds.size()));
+    return Internal(fmt::format("{}: expected 1 descriptor with arena {}, got {}", Describe(),
+                                grant.arena_id(), answer.fds.size()));
   }
   return std::move(answer.fds.front());
 }

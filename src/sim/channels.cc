@@ -48,9 +48,8 @@ class MasterOverNetwork final : public rpc::MasterApi {
   template <class Reply, class Request>
   Reply Call(const std::string& method, const Request& request) {
     Reply reply;
-    Result<Network::Answer> answer =
-        network_.Call(host_, kMasterAddress, method + "\n" + Bytes(request),
-                      timeout_ms_ * kMillisecond);
+    Result<Network::Answer> answer = network_.Call(
+        host_, kMasterAddress, method + "\n" + Bytes(request), timeout_ms_ * kMillisecond);
     if (answer.ok()) {
       MC_CHECK(reply.ParseFromString(answer->bytes));
       return reply;
@@ -85,9 +84,8 @@ class NodeOverNetwork final : public rpc::WireNodeChannel {
   Result<Answer> Call(v1::NodeRequest* request, const rpc::CallBounds& bounds) override {
     constexpr int64_t kLongestMs = 60'000;
     const int64_t timeout_ms = std::min(bounds.deadline.RemainingMs(), kLongestMs);
-    Result<Network::Answer> got =
-        network_.Call(host_, NodeAddressOf(node_id_), Bytes(*request),
-                      timeout_ms * kMillisecond, bounds.cancel);
+    Result<Network::Answer> got = network_.Call(host_, NodeAddressOf(node_id_), Bytes(*request),
+                                                timeout_ms * kMillisecond, bounds.cancel);
     if (got.status().code() == Code::kNotFound) {
       return Unavailable(Describe() + ": " + got.status().message());
     }
@@ -136,13 +134,13 @@ Network::Handler ServeMaster(std::function<std::shared_ptr<rpc::AsyncMaster>()> 
     // Kept until the answer: the process may stop serving meanwhile.
     const std::shared_ptr<rpc::AsyncMaster> serving = master();
     if (serving == nullptr) return;
-#define MOONCAKE_SERVE(Name)                                                        \
-  if (method == #Name) {                                                            \
-    auto call = std::make_shared<InFlight<v1::Name##Request, v1::Name##Reply>>();   \
-    MC_CHECK(call->request.ParseFromString(body));                                  \
-    serving->Name(call->request, &call->reply,                                      \
-                  [call, reply] { reply(Bytes(call->reply), nullptr); }); \
-    return;                                                                         \
+#define MOONCAKE_SERVE(Name)                                                      \
+  if (method == #Name) {                                                          \
+    auto call = std::make_shared<InFlight<v1::Name##Request, v1::Name##Reply>>(); \
+    MC_CHECK(call->request.ParseFromString(body));                                \
+    serving->Name(call->request, &call->reply,                                    \
+                  [call, reply] { reply(Bytes(call->reply), nullptr); });         \
+    return;                                                                       \
   }
     MOONCAKE_MASTER_RPCS(MOONCAKE_SERVE)
 #undef MOONCAKE_SERVE

@@ -88,7 +88,8 @@ void FaultPlan::Begin() {
       // While the node is down, so that it meets the damage at its start.
       const size_t index = any_node();
       CrashNode(index, false);
-      if (cluster_.node_disk(index).FlipBit([](std::string_view path) { return path.starts_with("/node/metadata/"); })) {
+      if (cluster_.node_disk(index).FlipBit(
+              [](std::string_view path) { return path.starts_with("/node/metadata/"); })) {
         Happened("bit flipped in a node's file");
         judge_.Damaged();
       }

@@ -268,8 +268,8 @@ void Judge::SeeOpened(const v1::OpenRevisionRequest& request, const v1::OpenRevi
     lease.command = KeyOf(request.command());
     lease.ttl_ms = request.ttl_ms();
     // Its holder counts from before it asked.
-    lease.protected_until_ns = arrived_ns_.at(lease.command) +
-                               static_cast<int64_t>(request.ttl_ms()) * kMillisecond;
+    lease.protected_until_ns =
+        arrived_ns_.at(lease.command) + static_cast<int64_t>(request.ttl_ms()) * kMillisecond;
   }
   Check(Rule::kLeaseNotBoth,
         lease.identity == identity && lease.command == KeyOf(request.command()),
@@ -283,8 +283,7 @@ void Judge::SeeRenewed(const v1::RenewLeasesRequest& request, const v1::RenewLea
     LeaseFacts& lease = leases_[id];
     const auto code = static_cast<Code>(reply.leases(i).code());
     if (code == Code::kOk) {
-      Check(Rule::kLeaseNotBoth, !lease.over,
-            fmt::format("lease {} was over and is renewed", id));
+      Check(Rule::kLeaseNotBoth, !lease.over, fmt::format("lease {} was over and is renewed", id));
     } else if (!IsUnclear(code)) {
       lease.over = true;
     }
@@ -388,14 +387,12 @@ void Judge::InspectCatalogues(const master::ReplicatedState& state) {
     const objects::Node& node = state.objects.node(static_cast<uint32_t>(i));
     Check(Rule::kBytesAreCounted, node.live_bytes == live_bytes[static_cast<uint32_t>(i)],
           fmt::format("node {}: {} live bytes are charged, its arenas have {}",
-                      node.address.node_id, node.live_bytes,
-                      live_bytes[static_cast<uint32_t>(i)]));
+                      node.address.node_id, node.live_bytes, live_bytes[static_cast<uint32_t>(i)]));
     // METADATA objects are charged as they come and may go beyond it.
-    Check(Rule::kBytesAreCounted,
-          node.live_bytes + node.releasing_bytes <= node.capacity_bytes,
-          fmt::format("node {}: arenas of {} bytes are charged, capacity is {}",
-                      node.address.node_id, node.live_bytes + node.releasing_bytes,
-                      node.capacity_bytes));
+    Check(
+        Rule::kBytesAreCounted, node.live_bytes + node.releasing_bytes <= node.capacity_bytes,
+        fmt::format("node {}: arenas of {} bytes are charged, capacity is {}", node.address.node_id,
+                    node.live_bytes + node.releasing_bytes, node.capacity_bytes));
   }
   for (const auto& [import_id, revision] : state.weights.revisions()) {
     const bool terminal = revision.availability == Availability::kDeleting ||
@@ -412,8 +409,7 @@ void Judge::InspectCatalogues(const master::ReplicatedState& state) {
     Check(Rule::kReadyIsComplete,
           group->payloads.payload_count() == revision.payload_count &&
               group->payloads.payload_bytes() == revision.logical_payload_bytes &&
-              revision.AllReceived() &&
-              group->metadata.size() >= revision.participants.size() + 2,
+              revision.AllReceived() && group->metadata.size() >= revision.participants.size() + 2,
           fmt::format("{} is READY with {} of {} payloads, {} of {} bytes, {} METADATA objects",
                       TextOf(revision.identity), group->payloads.payload_count(),
                       revision.payload_count, group->payloads.payload_bytes(),
@@ -481,8 +477,8 @@ void Judge::InspectAtRest() {
       Check(Rule::kReplicasDecide, !lost, TextOf(revision.identity) + " is READY without bytes");
     } else if (revision.availability == Availability::kDegraded) {
       Check(Rule::kReplicasDecide, lost || damaged_,
-            TextOf(revision.identity) + " is DEGRADED with all its bytes: " +
-                revision.degraded_reason);
+            TextOf(revision.identity) +
+                " is DEGRADED with all its bytes: " + revision.degraded_reason);
     }
   }
   Check(Rule::kTerminalIsIdle,
@@ -495,12 +491,12 @@ void Judge::InspectAtRest() {
     const std::shared_ptr<node::Node> node = cluster_.node(i);
     const objects::Node* known =
         node == nullptr ? nullptr : state.objects.FindNode(node->node_id());
-    Check(Rule::kBytesAreCounted,
-          known != nullptr && known->releasing_bytes == 0 &&
-              node->used_bytes() == known->live_bytes,
-          fmt::format("node {}: the Master charges {} bytes, {} are held", i,
-                      known == nullptr ? 0 : known->live_bytes + known->releasing_bytes,
-                      node == nullptr ? 0 : node->used_bytes()));
+    Check(
+        Rule::kBytesAreCounted,
+        known != nullptr && known->releasing_bytes == 0 && node->used_bytes() == known->live_bytes,
+        fmt::format("node {}: the Master charges {} bytes, {} are held", i,
+                    known == nullptr ? 0 : known->live_bytes + known->releasing_bytes,
+                    node == nullptr ? 0 : node->used_bytes()));
   }
 }
 

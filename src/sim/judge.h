@@ -102,7 +102,7 @@ class Judge {
     bool remove_tried = false;
     bool remove_told = false;
     uint64_t metadata_generation = 0;
-    std::string immutable;  // of its metadata, once READY
+    std::string immutable;                    // of its metadata, once READY
     std::map<uint64_t, int> availability_of;  // by metadata generation
   };
   struct LeaseFacts {

@@ -104,12 +104,11 @@ void PrintTotals(const Totals& totals) {
       counts.removes);
   std::printf("\n%12s  rule\n", "checked");
   for (size_t rule = 1; rule < kRules; ++rule) {
-    std::printf("%12lu  %s%s\n", totals.checks[rule],
-                std::string(Name(static_cast<Rule>(rule))).c_str(),
-                ArrivesWith(static_cast<Rule>(rule)).empty()
-                    ? ""
-                    : fmt::format(" (arrives with {})", ArrivesWith(static_cast<Rule>(rule)))
-                          .c_str());
+    std::printf(
+        "%12lu  %s%s\n", totals.checks[rule], std::string(Name(static_cast<Rule>(rule))).c_str(),
+        ArrivesWith(static_cast<Rule>(rule)).empty()
+            ? ""
+            : fmt::format(" (arrives with {})", ArrivesWith(static_cast<Rule>(rule))).c_str());
   }
   std::printf("\n%12s  fault\n", "happened");
   for (const auto& [kind, count] : totals.faults) {
@@ -125,12 +124,9 @@ void PrintTotals(const Totals& totals) {
 
 nlohmann::json JsonOf(const Flags& flags, const Totals& totals,
                       const std::vector<ScenarioReport>& failures) {
-  nlohmann::json json = {{"runs", totals.runs},
-                         {"failed", totals.failed},
-                         {"refused", totals.refused},
-                         {"virtual_seconds", totals.virtual_seconds},
-                         {"turns", totals.turns},
-                         {"faults", totals.faults}};
+  nlohmann::json json = {{"runs", totals.runs},       {"failed", totals.failed},
+                         {"refused", totals.refused}, {"virtual_seconds", totals.virtual_seconds},
+                         {"turns", totals.turns},     {"faults", totals.faults}};
   for (size_t rule = 1; rule < kRules; ++rule) {
     json["checks"][std::string(Name(static_cast<Rule>(rule)))] = totals.checks[rule];
   }
@@ -163,7 +159,8 @@ int Run(const Flags& flags) {
   }
   const env::Clock& clock = env::SystemClock::Instance();
   const int64_t end_ms = clock.MonotonicMs() + static_cast<int64_t>(flags.minutes * 60'000);
-  const bool shows_progress = !flags.json && !flags.verbose && flags.seeds + (flags.minutes > 0) > 1;
+  const bool shows_progress =
+      !flags.json && !flags.verbose && flags.seeds + (flags.minutes > 0) > 1;
   Totals totals;
   std::vector<ScenarioReport> failures;
   int64_t shown_ms = clock.MonotonicMs();

@@ -69,10 +69,9 @@ void Network::Arrive(const std::string& from_host, const std::string& address,
       Finish(exchange, OkStatus(), {bytes, fd == nullptr ? env::UniqueFd() : std::move(*fd)});
     });
   };
-  simulation_.Spawn(server.get(), server->name() + " handles a request",
-                    [handler = found->second.handler, seen, reply = std::move(reply)] {
-                      handler(seen, reply);
-                    });
+  simulation_.Spawn(
+      server.get(), server->name() + " handles a request",
+      [handler = found->second.handler, seen, reply = std::move(reply)] { handler(seen, reply); });
 }
 
 Result<Network::Answer> Network::Call(const std::string& from_host, const std::string& address,
@@ -109,9 +108,8 @@ void Network::BreakConnections(const Process* server) {
     if (exchange == nullptr || exchange->over) return true;
     const std::shared_ptr<Process> process = exchange->server.lock();
     if (process.get() != server) return false;
-    simulation_.After(kHopNsMax, [this, exchange] {
-      Finish(exchange, Unavailable("the connection broke"), {});
-    });
+    simulation_.After(
+        kHopNsMax, [this, exchange] { Finish(exchange, Unavailable("the connection broke"), {}); });
     return true;
   });
 }

@@ -48,8 +48,7 @@ class Network {
   std::function<void(const std::string& address, const std::string& request, std::string& answer)>
       on_answer;
   // Sees every descriptor that travels with an answer.
-  std::function<void(const std::string& address, const std::string& request, int fd)>
-      on_descriptor;
+  std::function<void(const std::string& address, const std::string& request, int fd)> on_descriptor;
 
   // From now on `process`, of `host`, is what `address` reaches, until it crashes or StopListening.
   void Listen(const std::string& address, const std::string& host,
@@ -91,7 +90,8 @@ class Network {
   Simulation& simulation_;
   std::map<std::string, Listener> listeners_;
   std::set<std::pair<std::string, std::string>> cut_;
-  std::vector<std::weak_ptr<Exchange>> open_;  // that a server has; those that are over go now and then
+  std::vector<std::weak_ptr<Exchange>>
+      open_;  // that a server has; those that are over go now and then
 };
 
 }  // namespace mooncake::sim

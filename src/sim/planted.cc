@@ -113,8 +113,8 @@ void PlantExtentFreedEarly(SimCluster& cluster) {
 // A restart begins without the newest records.
 void PlantForgottenTombstone(SimCluster& cluster) {
   cluster.before_log = [] {
-    const auto database = oplog::SqliteDatabase::Open(
-        kLogPath, oplog::SqliteDatabase::Mode::kReadWrite, 0, kVfsName);
+    const auto database =
+        oplog::SqliteDatabase::Open(kLogPath, oplog::SqliteDatabase::Mode::kReadWrite, 0, kVfsName);
     if (!database.ok()) return;
     (void)(*database)->Execute(
         "DELETE FROM log WHERE sequence > (SELECT max(sequence) - 3 FROM log)");
@@ -152,8 +152,8 @@ void PlantIgnoredLease(SimCluster& cluster) {
 
 void Plant(PlantedBug bug, SimCluster& cluster, Judge& judge,
            const std::shared_ptr<WrittenArenas>& arenas) {
-  cluster.wrap_log = [&judge, bug](std::unique_ptr<oplog::LogStore> log)
-      -> std::unique_ptr<oplog::LogStore> {
+  cluster.wrap_log =
+      [&judge, bug](std::unique_ptr<oplog::LogStore> log) -> std::unique_ptr<oplog::LogStore> {
     if (bug == PlantedBug::kReplyBeforeFlush) {
       return std::make_unique<HastyLog>(std::move(log), judge);
     }

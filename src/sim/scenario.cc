@@ -47,10 +47,12 @@ class Scenario {
     const int64_t end_ns =
         simulation_.now_ns() + options_.seconds * kSecond + kRestNsMax + 10 * kEndNsMax;
     simulation_.RunUntil(
-        [this] { return (over_ && simulation_.idle()) || simulation_.turns() > kTurnsMax; }, end_ns);
+        [this] { return (over_ && simulation_.idle()) || simulation_.turns() > kTurnsMax; },
+        end_ns);
     if (!over_ || !simulation_.idle()) {
       report_.stuck = "did not end: " + simulation_.DescribeTasks();
-      // What is still on the fibers' stacks cannot be freed any more: the report is all that counts.
+      // What is still on the fibers' stacks cannot be freed any more: the report is all that
+      // counts.
     }
     report_.trace_hash = simulation_.trace_hash();
     report_.virtual_seconds = simulation_.seconds();
@@ -132,7 +134,7 @@ class Scenario {
     }
     for (size_t i = 0; i < cluster_.node_count(); ++i) {
       const std::shared_ptr<node::Node> node = cluster_.node(i);
-      if (node == nullptr) return false;
+      if (node == nullptr || cluster_.node_process(i)->paused()) return false;
       const objects::Node* known = state.objects.FindNode(node->node_id());
       if (known == nullptr || known->address.instance_id != node->instance_id()) return false;
       if (known->releasing_bytes != 0 || known->metadata_releasing_bytes != 0) return false;
@@ -168,9 +170,8 @@ class Scenario {
     }
     const master::ReplicatedState& state = master->state();
     std::string text =
-        fmt::format("{} open imports, {} leases, {} deletions",
-                    state.weights.open_imports().size(), state.weights.leases().size(),
-                    state.weights.deleting().size());
+        fmt::format("{} open imports, {} leases, {} deletions", state.weights.open_imports().size(),
+                    state.weights.leases().size(), state.weights.deleting().size());
     for (size_t i = 0; i < cluster_.node_count(); ++i) {
       const std::shared_ptr<node::Node> node = cluster_.node(i);
       const objects::Node* known =

@@ -26,11 +26,11 @@ namespace mooncake::sim {
 // A fault that is built into the seams on purpose, to see that the judge sees it.
 enum class PlantedBug : uint8_t {
   kNone,
-  kReplyBeforeFlush,   // the log says "durable" before it is
-  kMissedFence,        // a writer still writes after its import was sealed
-  kExtentFreedEarly,   // the Master tells a node to drop an arena of a READY revision
+  kReplyBeforeFlush,    // the log says "durable" before it is
+  kMissedFence,         // a writer still writes after its import was sealed
+  kExtentFreedEarly,    // the Master tells a node to drop an arena of a READY revision
   kForgottenTombstone,  // a restart forgets the newest records of the log, removals with them
-  kIgnoredLease,       // a removal goes ahead though a reader's lease is active
+  kIgnoredLease,        // a removal goes ahead though a reader's lease is active
 };
 inline constexpr size_t kPlantedBugs = 6;  // kNone among them
 std::string_view Name(PlantedBug bug);

@@ -16,9 +16,8 @@ namespace {
 
 Result<std::unique_ptr<oplog::LogStore>> OpenLog(bool read_only) {
   MC_ASSIGN_OR_RETURN(std::unique_ptr<oplog::SqliteLog> log,
-                      oplog::SqliteLog::Open(kLogPath, {.read_only = read_only,
-                                                        .reserve_bytes = 0,
-                                                        .vfs = kVfsName}));
+                      oplog::SqliteLog::Open(
+                          kLogPath, {.read_only = read_only, .reserve_bytes = 0, .vfs = kVfsName}));
   return std::unique_ptr<oplog::LogStore>(std::move(log));
 }
 
@@ -70,14 +69,12 @@ Result<std::shared_ptr<SimCluster::MasterLife>> SimCluster::OpenMaster() {
   options.rebuild_retry_ms = 200;
   options.log_drop_records_max = 20;
   options.verify_replay_every = 1;
-  MC_ASSIGN_OR_RETURN(
-      std::unique_ptr<master::Master> master,
-      master::Master::Open(options, {*life->log,
-                                     env::SystemClock::Instance(),
-                                     env::SystemRandom::Instance(),
-                                     {.snapshots = &life->snapshots, .open_log = [] {
-                                        return OpenLog(true);
-                                      }}}));
+  MC_ASSIGN_OR_RETURN(std::unique_ptr<master::Master> master,
+                      master::Master::Open(options, {*life->log,
+                                                     env::SystemClock::Instance(),
+                                                     env::SystemRandom::Instance(),
+                                                     {.snapshots = &life->snapshots,
+                                                      .open_log = [] { return OpenLog(true); }}}));
   life->master = std::move(master);
   return life;
 }
@@ -124,10 +121,9 @@ void SimCluster::RunNode(size_t index, const std::shared_ptr<Process>& process) 
   }
   life->node = *std::move(opened);
   life->service = std::make_shared<node::NodeService>(*life->node);
-  life->agent =
-      std::make_unique<node::NodeAgent>(*life->node, ConnectMaster(network_, kStoreHost),
-                                        node::NodeAgentOptions{.host_id = kStoreHost,
-                                                               .socket_path = "simulated"});
+  life->agent = std::make_unique<node::NodeAgent>(
+      *life->node, ConnectMaster(network_, kStoreHost),
+      node::NodeAgentOptions{.host_id = kStoreHost, .socket_path = "simulated"});
   place.life = life;
   network_.Listen(NodeAddressOf(place.id), kStoreHost, process, ServeNode([life] {
                     return std::shared_ptr<rpc::NodeHandler>(life, life->service.get());
@@ -143,8 +139,8 @@ void SimCluster::RunNode(size_t index, const std::shared_ptr<Process>& process) 
 void SimCluster::StartNode(size_t index) {
   MC_CHECK(NodeIsGone(index));
   NodePlace& place = *nodes_[index];
-  place.process = simulation_.NewProcess(place.id + "." + std::to_string(++place.lives),
-                                         place.disk.get());
+  place.process =
+      simulation_.NewProcess(place.id + "." + std::to_string(++place.lives), place.disk.get());
   simulation_.Spawn(place.process.get(), place.id,
                     [this, index, process = place.process] { RunNode(index, process); });
 }

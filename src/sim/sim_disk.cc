@@ -126,8 +126,8 @@ Status SimDisk::SyncFile(Inode& inode, const std::string& path) {
   const size_t count = inode.unsynced.size();
   const Status passed = Pass("fsync", path, faults.sync_fails, true);
   if (simulation_.CutOff()) return passed;
-  const auto end = inode.unsynced.begin() + static_cast<std::ptrdiff_t>(
-                                                std::min(count, inode.unsynced.size()));
+  const auto end =
+      inode.unsynced.begin() + static_cast<std::ptrdiff_t>(std::min(count, inode.unsynced.size()));
   if (passed.ok()) {
     for (auto change = inode.unsynced.begin(); change != end; ++change) {
       Inode::Redo(*change, inode.synced);
@@ -299,8 +299,7 @@ Result<uint64_t> SimDisk::BytesBelow(const std::string& folder) {
   return bytes;
 }
 
-Result<std::unique_ptr<oplog::DeviceFile>> SimDisk::OpenFile(const std::string& path,
-                                                             bool create) {
+Result<std::unique_ptr<oplog::DeviceFile>> SimDisk::OpenFile(const std::string& path, bool create) {
   MC_RETURN_IF_ERROR(Pass("open", path, 0));
   auto found = names_.find(path);
   if (found == names_.end()) {

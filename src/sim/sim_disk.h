@@ -94,9 +94,9 @@ class SimDisk final : public env::Disk, public oplog::FileDevice {
 
   Simulation& simulation_;
   const std::string name_;
-  Names names_;                       // by path, folders too
-  Names synced_names_;                // what is found after a crash, but for what is pending
-  std::vector<NameChange> pending_;   // in order
+  Names names_;                      // by path, folders too
+  Names synced_names_;               // what is found after a crash, but for what is pending
+  std::vector<NameChange> pending_;  // in order
 };
 
 }  // namespace mooncake::sim

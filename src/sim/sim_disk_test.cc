@@ -38,9 +38,8 @@ TEST(SimDiskTest, ADurableReplacementIsOldOrNewAfterAnyPowerLoss) {
     bool told = false;
     {
       const env::WorldScope scope(simulation);
-      simulation.Spawn(writer.get(), "writer", [&] {
-        told = env::WriteFileDurably("/data/file", after).ok();
-      });
+      simulation.Spawn(writer.get(), "writer",
+                       [&] { told = env::WriteFileDurably("/data/file", after).ok(); });
     }
     simulation.RunUntil([&] { return writer->tasks() == 0; }, simulation.now_ns() + kSecond);
     disk.LosePower();
@@ -92,7 +91,8 @@ TEST(SimDiskTest, TheLogKeepsWhatItAcknowledged) {
       {
         const env::WorldScope scope(simulation);
         simulation.Spawn(master.get(), "master", [&] {
-          const auto log = oplog::SqliteLog::Open("/log.db", {.reserve_bytes = 0, .vfs = "simdisk"});
+          const auto log =
+              oplog::SqliteLog::Open("/log.db", {.reserve_bytes = 0, .vfs = "simdisk"});
           ASSERT_TRUE(log.ok()) << "seed " << seed << ": " << log.status().ToString();
           const auto last = (*log)->LastSequence();
           ASSERT_TRUE(last.ok());
@@ -116,8 +116,8 @@ TEST(SimDiskTest, TheLogKeepsWhatItAcknowledged) {
   }
 }
 
-// After a failed sync the kernel takes the pages it could not write for clean: whoever syncs again is
-// told that all is well. So what a failed append left must not be built upon.
+// After a failed sync the kernel takes the pages it could not write for clean: whoever syncs again
+// is told that all is well. So what a failed append left must not be built upon.
 TEST(SimDiskTest, TheLogKeepsWhatItAcknowledgedAfterFailedSyncs) {
   int failures = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {

@@ -84,7 +84,8 @@ uint64_t HashOfHistory(uint64_t seed) {
     std::vector<env::Thread> threads;
     for (int i = 0; i < 4; ++i) {
       threads.emplace_back([&, i] {
-        for (int k = 0; k < 10; ++k) env::PauseMs(i + static_cast<int>(simulation.dice().Below(3)), {});
+        for (int k = 0; k < 10; ++k)
+          env::PauseMs(i + static_cast<int>(simulation.dice().Below(3)), {});
       });
     }
   });

@@ -41,8 +41,7 @@ Workload::Workload(SimCluster& cluster, Judge& judge)
                                      {Kind::kList, 4U},
                                      {Kind::kIdle, 6U}}) {
     const bool left_out = kind != Kind::kPublish && dice_.Chance(150'000);
-    weights_.emplace_back(
-        kind, left_out ? 0 : weight * static_cast<uint32_t>(dice_.Between(1, 4)));
+    weights_.emplace_back(kind, left_out ? 0 : weight * static_cast<uint32_t>(dice_.Between(1, 4)));
   }
 }
 
@@ -128,7 +127,8 @@ Workload::Job Workload::NextJob() {
     const auto placement = cluster::MakeLayout(job.content.identity, job.layout, SimModel(large_));
     const std::vector<std::string> all = ParticipantsOf(*placement);
     if (all.size() > 1) {
-      const auto middle = all.begin() + static_cast<std::ptrdiff_t>(1 + dice_.Below(all.size() - 1));
+      const auto middle =
+          all.begin() + static_cast<std::ptrdiff_t>(1 + dice_.Below(all.size() - 1));
       Job other = job;
       job.participants.assign(all.begin(), middle);
       other.participants.assign(middle, all.end());

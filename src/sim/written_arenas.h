@@ -1,5 +1,5 @@
-// The memory that publishers wrote, kept open behind everybody's back: for bits that flip in memory,
-// and for a writer that nobody fenced off.
+// The memory that publishers wrote, kept open behind everybody's back: for bits that flip in
+// memory, and for a writer that nobody fenced off.
 //
 // Owns a descriptor of its own for every arena that was opened to write. Threads: all on one.
 #pragma once

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/probe.h"
 #include "transfer/piece_plan.h"
 
 namespace mooncake::transfer {
@@ -121,6 +122,7 @@ Status ObjectReader::VerifyBlock(const Object& object, uint64_t block, uint64_t 
   const BlockDigest& expected = object.read->digests[block];
   if (found == expected) return OkStatus();
   const uint64_t begin = block * kDigestBlockBytes;
+  MC_PROBE("transfer.block_refused");
   return Corrupt("payload " + object.read->name + ": block " + std::to_string(block) + ", bytes [" +
                  std::to_string(begin) + ", " + std::to_string(begin + bytes) +
                  "): expected digest " + Hex(expected) + ", found " + Hex(found));
