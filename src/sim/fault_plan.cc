@@ -14,34 +14,37 @@ FaultPlan::FaultPlan(SimCluster& cluster, Judge& judge, WrittenArenas& arenas)
 
 void FaultPlan::Begin() {
   act_chance_ = static_cast<uint32_t>(dice_.Between(2'000, 60'000));
-  const auto use = [this] { return dice_.Chance(500'000); };
-  if (use()) master_crash_chance_ = static_cast<uint32_t>(dice_.Below(400));
-  if (use()) node_crash_chance_ = static_cast<uint32_t>(dice_.Below(400));
-  if (use()) client_crash_chance_ = static_cast<uint32_t>(dice_.Below(2'000));
-  if (use()) pause_chance_ = static_cast<uint32_t>(dice_.Below(60));
-  if (use()) power_chance_ = 500'000;
-  if (use()) {
+  if (Use()) master_crash_chance_ = static_cast<uint32_t>(dice_.Below(400));
+  if (Use()) node_crash_chance_ = static_cast<uint32_t>(dice_.Below(400));
+  if (Use()) client_crash_chance_ = static_cast<uint32_t>(dice_.Below(2'000));
+  if (Use()) pause_chance_ = static_cast<uint32_t>(dice_.Below(60));
+  if (Use()) power_chance_ = 500'000;
+  if (Use()) {
     NetworkFaults& faults = cluster_.network().faults;
-    faults.drop = use() ? static_cast<uint32_t>(dice_.Below(60'000)) : 0;
-    faults.duplicate = use() ? static_cast<uint32_t>(dice_.Below(100'000)) : 0;
-    faults.delay = use() ? static_cast<uint32_t>(dice_.Below(60'000)) : 0;
+    faults.drop = Use() ? static_cast<uint32_t>(dice_.Below(60'000)) : 0;
+    faults.duplicate = Use() ? static_cast<uint32_t>(dice_.Below(100'000)) : 0;
+    faults.delay = Use() ? static_cast<uint32_t>(dice_.Below(60'000)) : 0;
   }
   const auto arm_disk = [&](SimDisk& disk) {
-    if (!use()) return;
-    disk.faults.sync_fails = use() ? static_cast<uint32_t>(dice_.Below(10'000)) : 0;
-    disk.faults.write_fails = use() ? static_cast<uint32_t>(dice_.Below(3'000)) : 0;
-    disk.faults.read_fails = use() ? static_cast<uint32_t>(dice_.Below(2'000)) : 0;
-    disk.faults.slow_sync = use() ? static_cast<uint32_t>(dice_.Below(20'000)) : 0;
+    if (!Use()) return;
+    disk.faults.sync_fails = Use() ? static_cast<uint32_t>(dice_.Below(10'000)) : 0;
+    disk.faults.write_fails = Use() ? static_cast<uint32_t>(dice_.Below(3'000)) : 0;
+    disk.faults.read_fails = Use() ? static_cast<uint32_t>(dice_.Below(2'000)) : 0;
+    disk.faults.slow_sync = Use() ? static_cast<uint32_t>(dice_.Below(20'000)) : 0;
   };
   arm_disk(cluster_.master_disk());
   for (size_t i = 0; i < cluster_.node_count(); ++i) arm_disk(cluster_.node_disk(i));
+  PickProcessFaults();
+  PickWorldFaults();
+  PickDamage();
+}
 
-  const auto any_node = [this] { return dice_.Below(cluster_.node_count()); };
-  if (use()) kinds_.push_back([this] { CrashMaster(dice_.Chance(power_chance_)); });
-  if (use()) {
-    kinds_.push_back([this, any_node] { CrashNode(any_node(), dice_.Chance(power_chance_)); });
+void FaultPlan::PickProcessFaults() {
+  if (Use()) kinds_.push_back([this] { CrashMaster(dice_.Chance(power_chance_)); });
+  if (Use()) {
+    kinds_.push_back([this] { CrashNode(AnyNode(), dice_.Chance(power_chance_)); });
   }
-  if (use()) {
+  if (Use()) {
     kinds_.push_back([this] {
       const auto process = cluster_.master_process();
       if (process == nullptr || process->crashed()) return;
@@ -49,15 +52,18 @@ void FaultPlan::Begin() {
       simulation_.Pause(*process, dice_.Between(kMillisecond, 8 * kSecond));
     });
   }
-  if (use()) {
-    kinds_.push_back([this, any_node] {
-      const auto process = cluster_.node_process(any_node());
+  if (Use()) {
+    kinds_.push_back([this] {
+      const auto process = cluster_.node_process(AnyNode());
       if (process == nullptr || process->crashed()) return;
       Happened("node paused");
       simulation_.Pause(*process, dice_.Between(kMillisecond, 8 * kSecond));
     });
   }
-  if (use()) {
+}
+
+void FaultPlan::PickWorldFaults() {
+  if (Use()) {
     kinds_.push_back([this] {
       Happened("partition");
       cluster_.network().Cut(kMasterHost, kStoreHost);
@@ -65,7 +71,7 @@ void FaultPlan::Begin() {
                         [this] { cluster_.network().Heal(); });
     });
   }
-  if (use()) {
+  if (Use()) {
     kinds_.push_back([this] {
       const auto process = cluster_.master_process();
       if (process == nullptr) return;
@@ -73,20 +79,23 @@ void FaultPlan::Begin() {
       process->wall_offset_ms += dice_.Between(-86'400'000, 86'400'000);
     });
   }
-  if (use()) {
-    kinds_.push_back([this, any_node] {
+  if (Use()) {
+    kinds_.push_back([this] {
       SimDisk& disk =
-          dice_.Chance(500'000) ? cluster_.master_disk() : cluster_.node_disk(any_node());
+          dice_.Chance(500'000) ? cluster_.master_disk() : cluster_.node_disk(AnyNode());
       Happened("disk full");
       disk.faults.full = true;
       simulation_.After(dice_.Between(10 * kMillisecond, 3 * kSecond),
                         [&disk] { disk.faults.full = false; });
     });
   }
+}
+
+void FaultPlan::PickDamage() {
   if (dice_.Chance(100'000)) {
-    kinds_.push_back([this, any_node] {
+    kinds_.push_back([this] {
       // While the node is down, so that it meets the damage at its start.
-      const size_t index = any_node();
+      const size_t index = AnyNode();
       CrashNode(index, false);
       if (cluster_.node_disk(index).FlipBit(
               [](std::string_view path) { return path.starts_with("/node/metadata/"); })) {

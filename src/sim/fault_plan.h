@@ -36,6 +36,12 @@ class FaultPlan {
   const std::map<std::string, uint64_t>& happened() const { return happened_; }
 
  private:
+  // Whether a kind of fault is in this run.
+  bool Use() { return dice_.Chance(500'000); }
+  size_t AnyNode() { return dice_.Below(cluster_.node_count()); }
+  void PickProcessFaults();
+  void PickWorldFaults();
+  void PickDamage();
   void ArmMaster();
   void ArmNode(size_t index);
   void Happened(const std::string& kind) { ++happened_[kind]; }
