@@ -16,7 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/digest.h"
 #include "base/log.h"
+#include "client/digests.h"
 #include "client/store_client.h"
 #include "cluster/open_store.h"
 #include "master/log_text.h"
@@ -384,6 +386,28 @@ void BindTools(nb::module_& m) {
         return rows;
       },
       nb::arg("path"));
+  // ([(payload, bytes, block digests in hex)], [(fragment id, bytes, fingerprint in hex)])
+  m.def(
+      "read_digests",
+      [](const nb::bytes& object) {
+        const client::DigestsTable table =
+            Take(client::DigestsTable::Decode({object.c_str(), object.size()}));
+        nb::list payloads;
+        for (const client::DigestsTable::Entry& entry : table.entries()) {
+          nb::list blocks;
+          for (const BlockDigest& block : entry.blocks) {
+            blocks.append(HexOf({reinterpret_cast<const char*>(block.bytes.data()), 16}));
+          }
+          payloads.append(nb::make_tuple(std::string(entry.name), entry.nbytes, blocks));
+        }
+        nb::list fragments;
+        for (const client::DigestsTable::Fragment& fragment : table.fragments()) {
+          fragments.append(
+              nb::make_tuple(std::string(fragment.id), fragment.nbytes, ToHex(fragment.sha256)));
+        }
+        return nb::make_tuple(payloads, fragments);
+      },
+      nb::arg("object"));
   m.def("copy_strided", &CopyStrided, nb::arg("target"), nb::arg("source"), nb::arg("inner_bytes"),
         nb::arg("counts"), nb::arg("target_strides"), nb::arg("source_strides"),
         nb::arg("threads"));
