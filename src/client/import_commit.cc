@@ -14,6 +14,10 @@ namespace {
 
 constexpr int64_t kLookPauseMsMin = 2;
 constexpr int64_t kLookPauseMsMax = 100;
+// Whose receipt completed the set compares and commits at once. How long the others wait for it.
+constexpr int64_t kTakeOverMs = 300;
+constexpr int64_t kTakeOverStepMs = 20;
+constexpr int64_t kTakeOverStepsMax = 250;
 
 const v1::NodeAddress* FindNode(const v1::GetImportReply& import, const std::string& node_id) {
   for (const v1::NodeAddress& node : import.nodes()) {
@@ -46,11 +50,13 @@ Status AbortOutcome(const v1::GetImportReply& import) {
   return Cancelled("the import was aborted: " + import.abort_reason());
 }
 
+// What is waited for, for people.
 std::string NamesOfMissing(const reshard::UploadPlan& plan, const v1::GetImportReply& import) {
   std::string names;
+  if (AllReceived(import)) return "the commit";
   for (const v1::ParticipantProgress& progress : import.participants()) {
     if (progress.state() == v1::PARTICIPANT_STATE_RECEIVED) continue;
-    names += (names.empty() ? "" : ", ") + progress.participant_id();
+    names += (names.empty() ? "the receipts of " : ", ") + progress.participant_id();
     for (const reshard::ParticipantUpload& upload : plan.participants) {
       if (upload.participant_id != progress.participant_id() || !upload.objects.empty()) continue;
       names += " (which has replicas only: without verify_replicas nobody waits for it)";
@@ -106,10 +112,10 @@ Status ImportCommit::SubmitOne(const v1::GetImportReply& import, const Participa
   submit.set_import_id(import_.import_id_);
   submit.set_participant_id(id);
   codec::ToProto(digests, submit.mutable_digests());
-  MC_RETURN_IF_ERROR(import_.calls_
-                         ->Command(&rpc::MasterApi::SubmitReceipt, std::move(submit),
-                                   import_.session_->Limits(wait_.cancel))
-                         .status());
+  MC_ASSIGN_OR_RETURN(const v1::SubmitReceiptReply reply,
+                      import_.calls_->Command(&rpc::MasterApi::SubmitReceipt, std::move(submit),
+                                              import_.session_->Limits(wait_.cancel)));
+  if (reply.complete()) completed_the_set_ = true;
   return import_.session_->Step(import_step::kReceiptAccepted);
 }
 
@@ -171,6 +177,14 @@ Status ImportCommit::AbortAsConflict(const Status& difference) {
   return import.state() == v1::IMPORT_STATE_ABORTED ? AbortOutcome(import) : difference;
 }
 
+bool ImportCommit::IsMyTurn(int64_t complete_ms) const {
+  if (completed_the_set_) return true;
+  // In a large job all others see it within one look: if the first one has died, they take over one
+  // after the other.
+  const auto position = static_cast<int64_t>(import_.writers_.begin()->second->participant());
+  return complete_ms >= kTakeOverMs + kTakeOverStepMs * std::min(position, kTakeOverStepsMax);
+}
+
 Status ImportCommit::KeepWaiting(int64_t begin_ms, const v1::GetImportReply& import) const {
   if (wait_.cancel.stop_requested() || (wait_.keep_waiting && !wait_.keep_waiting())) {
     return Cancelled("cancelled by the caller while waiting for " +
@@ -178,7 +192,7 @@ Status ImportCommit::KeepWaiting(int64_t begin_ms, const v1::GetImportReply& imp
   }
   const int64_t waited_ms = env::SystemClock::Instance().MonotonicMs() - begin_ms;
   if (wait_.timeout_ms >= 0 && waited_ms > wait_.timeout_ms) {
-    return Unavailable("waited " + std::to_string(waited_ms) + " ms for the receipts of " +
+    return Unavailable("waited " + std::to_string(waited_ms) + " ms for " +
                        NamesOfMissing(import_.plan_, import));
   }
   return OkStatus();
@@ -187,11 +201,16 @@ Status ImportCommit::KeepWaiting(int64_t begin_ms, const v1::GetImportReply& imp
 Result<model::RevisionMetadata> ImportCommit::WaitUntilOver() {
   const int64_t begin_ms = env::SystemClock::Instance().MonotonicMs();
   int64_t pause_ms = kLookPauseMsMin;
+  int64_t complete_since_ms = -1;
   while (true) {
     MC_ASSIGN_OR_RETURN(const v1::GetImportReply import, Look());
     if (import.state() == v1::IMPORT_STATE_COMMITTED) return codec::FromProto(import.metadata());
     if (import.state() == v1::IMPORT_STATE_ABORTED) return AbortOutcome(import);
     if (import_.claimed_any_ && AllReceived(import)) {
+      if (complete_since_ms < 0) complete_since_ms = env::SystemClock::Instance().MonotonicMs();
+    }
+    if (complete_since_ms >= 0 &&
+        IsMyTurn(env::SystemClock::Instance().MonotonicMs() - complete_since_ms)) {
       // Before anything becomes READY: a set that is partly ours and partly a different publisher's
       // must not.
       MC_RETURN_IF_ERROR(CompareOthers());

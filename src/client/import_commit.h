@@ -31,6 +31,9 @@ class ImportCommit {
   Status CompareReplicas(const v1::GetImportReply& import);
   Status AbortAsConflict(const Status& difference);
   Result<model::RevisionMetadata> WaitUntilOver();
+  // Whether this importer is the one to compare and commit, `complete_ms` after it saw the set
+  // complete.
+  bool IsMyTurn(int64_t complete_ms) const;
   Status KeepWaiting(int64_t begin_ms, const v1::GetImportReply& import) const;
   Result<model::RevisionMetadata> Commit(const v1::GetImportReply& import);
   // On one of the import's nodes for METADATA, chosen by `spread`.
@@ -43,6 +46,7 @@ class ImportCommit {
   ImportSession& import_;
   const WaitOptions& wait_;
   std::set<std::string> compared_;
+  bool completed_the_set_ = false;  // by a receipt of ours
 };
 
 }  // namespace mooncake::client

@@ -13,10 +13,12 @@
 //      digests are made;
 //   4. Finish, per claimed participant: write its digests object, SubmitReceipt. One that has
 //      nothing but replicas does so too: its object has their fingerprints;
-//   5. wait until every receipt is in; compare ours with those of the others, then the fingerprints
-//      of every box with those of its replicas (replica_check.h). If they differ, abort as
-//      CONFLICT: that is every importer's outcome. Else write manifest and affinity summary, seal
-//      every node, CommitImport. Any importer does it: the bytes are the same;
+//   5. wait until every receipt is in. Whoever handed in the last one goes on at once, the others
+//   one
+//      by one when nothing has come of it for a while: compare ours with those of the others, then
+//      the fingerprints of every box with those of its replicas (replica_check.h). If they differ,
+//      abort as CONFLICT: that is every importer's outcome. Else write manifest and affinity
+//      summary, seal every node, CommitImport. Whoever does it, the bytes are the same;
 //   6. whoever fails otherwise aborts the session if it has claimed anything in it.
 //
 // A StoreClient's importers use its client id, so that two of them on one session are one writer;

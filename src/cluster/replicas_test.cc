@@ -308,6 +308,38 @@ TEST(ReplicasTest, ADeadRankOfReplicasEndsTheImport) {
   ExpectNothingLeft(cluster, identity);
 }
 
+// Whose receipt completes the set compares and commits; if it dies first, another one does.
+TEST(ReplicasTest, TheNextRankGoesOnWhenTheLastOneIsGone) {
+  TestCluster cluster;
+  for (const bool equal : {true, false}) {
+    const model::WeightIdentity identity = TestIdentity(equal ? 1 : 2);
+    const manifest::PlacementPtr source = Replicated(identity);
+    std::vector<std::string> rest = RanksOf(*source);
+    const std::string last = rest.back();
+    rest.pop_back();
+    const auto waiting = cluster.NewClient();
+    auto importer = waiting->BeginImport({identity, source, rest, {}, {}});
+    ASSERT_TRUE(importer.ok());
+    ASSERT_TRUE(PutFlipped(**importer, *source, {}).ok());
+    Result<client::ImportReport> report = Internal("not run");
+    std::jthread others([&] { report = (*importer)->Finish(); });
+    HookedMaster* hooks = nullptr;
+    client::StoreClientOptions options;
+    options.step_observer = [&](std::string_view step) {
+      if (step != client::import_step::kReceiptAccepted) return OkStatus();
+      hooks->Vanish();
+      return Cancelled("vanished");
+    };
+    const auto dying = cluster.NewClient(options, &hooks);
+    const Flip flip = equal ? Flip{} : Flip{last, "norm"};
+    EXPECT_FALSE(PublishFlipped(*dying, identity, source, {last}, flip).ok());
+    others.join();
+    EXPECT_EQ(report.status().code(), equal ? Code::kOk : Code::kConflict)
+        << report.status().ToString();
+    if (equal) LoadEveryRank(*waiting, identity, source);
+  }
+}
+
 TEST(ReplicasTest, ARankThatNeverComesIsNamedWithTheWayOut) {
   TestCluster cluster;
   const model::WeightIdentity identity = TestIdentity();
