@@ -18,7 +18,7 @@ function(mooncake_compile_options TARGET)
     # GCC 12 sees overlapping copies in `"literal" + std::string` (its bug 105651).
     target_compile_options(${TARGET} PRIVATE -Wno-restrict)
   endif()
-  if(MOONCAKE_SANITIZE)
+  if(MOONCAKE_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     # Instrumented code makes GCC guess wrong about initialisation.
     target_compile_options(${TARGET} PRIVATE -Wno-maybe-uninitialized)
   endif()

@@ -16,7 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/digest.h"
 #include "base/log.h"
+#include "client/digests.h"
 #include "client/store_client.h"
 #include "cluster/open_store.h"
 #include "master/log_text.h"
@@ -210,16 +212,25 @@ std::unique_ptr<PyStoreClient> Open(const std::string& target,
       Take(WithoutGil([&] { return cluster::OpenStore(target, options); })));
 }
 
+reshard::ReplicaScope ScopeByName(const std::string& name) {
+  if (name == "none") return reshard::ReplicaScope::kNone;
+  if (name == "selected") return reshard::ReplicaScope::kSelected;
+  if (name == "all") return reshard::ReplicaScope::kAll;
+  ThrowStoreError(InvalidArgument("verify_replicas has no value \"" + name + "\""));
+}
+
 std::unique_ptr<Importer> BeginImport(PyStoreClient& store, const IdentityTuple& identity,
                                       nb::handle placement,
                                       const std::vector<std::string>& participants,
-                                      const std::optional<PolicyTuple>& policy) {
+                                      const std::optional<PolicyTuple>& policy,
+                                      const std::string& verify_replicas) {
   client::ImportRequest request;
   request.identity = IdentityOf(identity);
   request.placement = PlacementOf(placement, "placement");
   request.participants = participants;
   request.policy = PolicyOf(policy);
   request.keep_waiting = NoSignalPending;
+  request.verify_replicas = ScopeByName(verify_replicas);
   StoreClient& client = store.client();
   return Take(WithoutGil([&] { return client.BeginImport(request); }));
 }
@@ -375,6 +386,28 @@ void BindTools(nb::module_& m) {
         return rows;
       },
       nb::arg("path"));
+  // ([(payload, bytes, block digests in hex)], [(fragment id, bytes, fingerprint in hex)])
+  m.def(
+      "read_digests",
+      [](const nb::bytes& object) {
+        const client::DigestsTable table =
+            Take(client::DigestsTable::Decode({object.c_str(), object.size()}));
+        nb::list payloads;
+        for (const client::DigestsTable::Entry& entry : table.entries()) {
+          nb::list blocks;
+          for (const BlockDigest& block : entry.blocks) {
+            blocks.append(HexOf({reinterpret_cast<const char*>(block.bytes.data()), 16}));
+          }
+          payloads.append(nb::make_tuple(std::string(entry.name), entry.nbytes, blocks));
+        }
+        nb::list fragments;
+        for (const client::DigestsTable::Fragment& fragment : table.fragments()) {
+          fragments.append(
+              nb::make_tuple(std::string(fragment.id), fragment.nbytes, ToHex(fragment.sha256)));
+        }
+        return nb::make_tuple(payloads, fragments);
+      },
+      nb::arg("object"));
   m.def("copy_strided", &CopyStrided, nb::arg("target"), nb::arg("source"), nb::arg("inner_bytes"),
         nb::arg("counts"), nb::arg("target_strides"), nb::arg("source_strides"),
         nb::arg("threads"));
@@ -415,7 +448,8 @@ void BindStore(nb::module_& m) {
            nb::arg("step_observer") = nb::none())
       .def("close", &PyStoreClient::Close)
       .def("begin_import", &BeginImport, nb::arg("identity"), nb::arg("placement"),
-           nb::arg("participants"), nb::arg("policy").none(), nb::keep_alive<0, 1>())
+           nb::arg("participants"), nb::arg("policy").none(),
+           nb::arg("verify_replicas") = "selected", nb::keep_alive<0, 1>())
       .def("load", &Load)
       .def("get_metadata",
            [](PyStoreClient& store, const IdentityTuple& identity) {

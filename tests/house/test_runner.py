@@ -36,7 +36,7 @@ def test_help_names_every_command() -> None:
     assert set(re.findall(r"^  (\w+)  ", run_x().stdout, re.M)) == commands
 
 
-@pytest.mark.parametrize("command", ["setup", "build", "test", "bench", "fmt", "tidy"])
+@pytest.mark.parametrize("command", ["setup", "build", "test", "bench", "fuzz", "fmt", "tidy"])
 def test_every_command_has_help(command: str) -> None:
     done = run_x(command, "--help")
     assert done.returncode == 0

@@ -17,7 +17,9 @@ __all__ = ["add_commands"]
 
 
 def add_commands(commands: Any) -> None:
-    inspect = commands.add_parser("inspect", help="look inside a log, a snapshot or a manifest")
+    inspect = commands.add_parser(
+        "inspect", help="look inside a log, a snapshot, a manifest or a digests object"
+    )
     actions = inspect.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     command = actions.add_parser("log", help="a Master's log, offline and read-only")
@@ -37,6 +39,11 @@ def add_commands(commands: Any) -> None:
     command.add_argument("source", help="its JSON file, or an identity in --store")
     command.add_argument("--raw", action="store_true", help="the canonical JSON itself")
     command.set_defaults(run=_manifest)
+
+    command = actions.add_parser("digests", help="a digests object, as a node keeps it")
+    command.add_argument("path", type=Path, help="its file, in a node's metadata folder")
+    command.add_argument("--blocks", action="store_true", help="every block's digest")
+    command.set_defaults(run=_digests)
 
 
 def _log(arguments: argparse.Namespace) -> int:
@@ -149,4 +156,42 @@ def _manifest(arguments: argparse.Namespace) -> int:
             for f in manifest.fragments
         ),
     )
+    return 0
+
+
+def _digests(arguments: argparse.Namespace) -> int:
+    from ..reshard.weight.store import store_errors
+
+    content = arguments.path.read_bytes()
+    if content[:8] == b"MCWMETA1":  # docs/formats/node_folder.md
+        content = content[52 + int.from_bytes(content[8:12], "little") :]
+    with store_errors():
+        payloads, fragments = _core.read_digests(content)
+    if arguments.json:
+        print_json(
+            {
+                "payloads": [
+                    {"name": name, "bytes": size, "blocks": blocks}
+                    for name, size, blocks in payloads
+                ],
+                "fragments": [
+                    {"placement_fragment_id": name, "bytes": size, "fingerprint": fingerprint}
+                    for name, size, fingerprint in fragments
+                ],
+            }
+        )
+        return 0
+    print_table(
+        ("payload", "bytes", "blocks"),
+        ((name, size, len(blocks)) for name, size, blocks in payloads),
+    )
+    if fragments:
+        print()
+        print_table(("compared fragment", "bytes", "fingerprint"), fragments)
+    if arguments.blocks:
+        print()
+        print_table(
+            ("payload", "block", "XXH3-128"),
+            ((name, i, block) for name, _, blocks in payloads for i, block in enumerate(blocks)),
+        )
     return 0

@@ -76,6 +76,25 @@ def test_inspect_log_and_manifest(tmp_path, model_file):
     assert "no such" in mooncake("inspect", "log", tmp_path / "nowhere", status=1).lower()
 
 
+def test_inspect_digests(tmp_path):
+    target = f"file://{tmp_path / 'store'}"
+    identity = WeightIdentity("tests", "model", "r", 1)
+    with WeightStore(target, capacity_bytes=64 << 20) as store:
+        publish(store, transformer(), LAYOUTS["tp2-pp2"], identity)
+    files = sorted((tmp_path / "store").rglob("digests*"))
+    assert len(files) == 4
+    decoded = [json.loads(mooncake("--json", "inspect", "digests", path)) for path in files]
+    assert all(payload["blocks"] for one in decoded for payload in one["payloads"])
+    # The norms are on both tp ranks of their stage: one brings them, both fingerprint them.
+    fingerprints = [f["fingerprint"] for one in decoded for f in one["fragments"]]
+    assert len(fingerprints) == 6 and len(set(fingerprints)) == 3
+    text = mooncake("inspect", "digests", files[0], "--blocks")
+    assert "compared fragment" in text and "XXH3-128" in text
+    damaged = tmp_path / "damaged"
+    damaged.write_bytes(files[0].read_bytes()[:-1])
+    assert "digests object" in mooncake("inspect", "digests", damaged, status=1)
+
+
 def test_plan_explain(tmp_path, identity):
     model = transformer()
     files = {}
