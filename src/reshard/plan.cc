@@ -38,12 +38,12 @@ Status ValidatePlanningLimits(const PlanningLimits& limits) {
   return OkStatus();
 }
 
-std::span<const manifest::PlacementFragment> LogicalPlan::target_fragments() const {
-  return local_target_part_ ? target_placement_->parts[*local_target_part_].fragments
-                            : target_placement_->fragments;
+manifest::FragmentSpan LogicalPlan::target_fragments() const {
+  if (local_target_part_) return target_placement_->parts[*local_target_part_].fragments;
+  return target_placement_->fragments;
 }
 
-std::span<const manifest::PlacementFragment> LogicalPlan::source_placement_fragments() const {
+manifest::FragmentSpan LogicalPlan::source_placement_fragments() const {
   MC_CHECK(source_placement_ != nullptr);
   return source_placement_->fragments;
 }
@@ -116,6 +116,7 @@ std::vector<PipelineRouteGroup> PipelineRoutes(const LogicalPlan& plan) {
     return value < 0 ? std::nullopt : std::optional(value);
   };
   std::vector<PipelineRouteGroup> routes;
+  routes.reserve(by_key.size());
   for (auto& [key, indices] : by_key) {
     routes.push_back({optional_of(key[0]), optional_of(key[1]), key[2], optional_of(key[3]),
                       std::move(indices)});

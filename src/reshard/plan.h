@@ -68,9 +68,9 @@ class LogicalPlan {
   }
 
   // What PlannedOperation indexes: the placement's fragments, or the local part's.
-  std::span<const manifest::PlacementFragment> target_fragments() const;
+  manifest::FragmentSpan target_fragments() const;
   // One of the two, as has_stored_source() says.
-  std::span<const manifest::PlacementFragment> source_placement_fragments() const;
+  manifest::FragmentSpan source_placement_fragments() const;
   std::span<const manifest::StoredFragment> source_stored_fragments() const;
 
   std::span<const PlannedOperation> operations() const { return operations_; }

@@ -1,11 +1,16 @@
-// Planning time of published model shapes: ./x bench plan [--json FILE] [--case NAME]... [--list]
+// Planning time of published model shapes:
+//   ./x bench plan [--json FILE] [--case NAME]... [--contracts] [--list]
 //
-// Each row: contracts built once (build), then the median of several runs of the source index, the
-// plan for all target ranks and the plan for one target rank (the slowest of them all). Every plan
-// is made whole, never sampled.
+// Two tables. Contracts: both placements of a case made once, every fragment id hashed and every
+// rule checked, with the memory that takes. Plans: the median of several runs of the source index,
+// the plan for all target ranks and the plan for one target rank (the slowest of them all). Every
+// plan is made whole, never sampled. --contracts leaves the plans out.
+#include <malloc.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -35,8 +40,10 @@ struct Row {
   size_t tensors = 0;
   size_t source_fragments = 0;
   size_t target_fragments = 0;
-  size_t regions = 0;
   double build_ms = 0;
+  double peak_mib = 0;            // of the whole process while both placements were made
+  double bytes_per_fragment = 0;  // what both placements hold
+  size_t regions = 0;
   double index_ms = 0;
   double plan_ms = 0;   // all target ranks, from the index
   double local_ms = 0;  // one target rank, from the index
@@ -85,28 +92,58 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-Row RunCase(const Case& c) {
-  const PlanningLimits limits = PlanningLimits::Unexpanded();
-  Row row{.name = c.name, .target = c.target};
+// From here on the process's peak counts anew; where the kernel refuses, it counts from the start.
+void ForgetPeak() { std::ofstream("/proc/self/clear_refs") << 5; }
+
+// VmHWM of the process; 0 where it cannot be read.
+double PeakMib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::strtod(line.c_str() + 6, nullptr) / 1024;
+  }
+  return 0;
+}
+
+size_t AllocatedBytes() {
+  const auto all = mallinfo2();
+  return all.uordblks + all.hblkhd;
+}
+
+struct Contracts {
   manifest::PlacementPtr source;
   manifest::PlacementPtr target;
-  row.build_ms = MillisecondsOf([&] {
-    source = c.source();
-    target = c.destination();
+};
+
+Contracts MakeContracts(const Case& c, Row* row) {
+  Contracts made;
+  const size_t before = AllocatedBytes();
+  ForgetPeak();
+  row->build_ms = MillisecondsOf([&] {
+    made.source = c.source();
+    made.target = c.destination();
   });
-  row.tensors = source->tensors.size();
-  row.source_fragments = source->fragments.size();
-  row.target_fragments = target->fragments.size();
+  row->peak_mib = PeakMib();
+  row->tensors = made.source->tensors.size();
+  row->source_fragments = made.source->fragments.size();
+  row->target_fragments = made.target->fragments.size();
+  row->bytes_per_fragment = static_cast<double>(AllocatedBytes() - before) /
+                            static_cast<double>(row->source_fragments + row->target_fragments);
+  return made;
+}
+
+void MakePlans(const Case& c, const Contracts& contracts, Row* row) {
+  const PlanningLimits limits = PlanningLimits::Unexpanded();
+  const manifest::PlacementPtr& target = contracts.target;
   std::vector<double> index_ms, plan_ms;
   std::vector<std::vector<double>> local_ms(target->parts.size());
   for (int run = 0; run < c.runs; ++run) {
     SourceIndexPtr index;
-    index_ms.push_back(MillisecondsOf([&] { index = IndexPlacement(source); }));
+    index_ms.push_back(MillisecondsOf([&] { index = IndexPlacement(contracts.source); }));
     LogicalPlanPtr plan;
     plan_ms.push_back(MillisecondsOf([&] { plan = PlanFromIndex(index, target, limits).value(); }));
-    row.regions = plan->operations().size();
-    row.bytes_per_region = static_cast<double>(plan->memory_bytes()) /
-                           static_cast<double>(std::max<size_t>(row.regions, 1));
+    row->regions = plan->operations().size();
+    row->bytes_per_region = static_cast<double>(plan->memory_bytes()) /
+                            static_cast<double>(std::max<size_t>(row->regions, 1));
     for (size_t p = 0; p < target->parts.size(); ++p) {
       const manifest::PlacementPart& part = target->parts[p];
       if (part.fragments.empty()) continue;
@@ -115,25 +152,30 @@ Row RunCase(const Case& c) {
       }));
     }
   }
-  row.index_ms = Median(index_ms);
-  row.plan_ms = Median(plan_ms);
+  row->index_ms = Median(index_ms);
+  row->plan_ms = Median(plan_ms);
   for (const std::vector<double>& runs : local_ms) {
-    if (!runs.empty()) row.local_ms = std::max(row.local_ms, Median(runs));
+    if (!runs.empty()) row->local_ms = std::max(row->local_ms, Median(runs));
   }
-  return row;
 }
 
-void PrintHeader() {
-  std::printf("%-24s %8s %9s %9s %9s %10s %9s %9s %10s %8s  %s\n", "case", "tensors", "source",
-              "target", "regions", "build ms", "index ms", "all ms", "one rank", "B/region",
-              "target");
+void PrintContracts(const std::vector<Row>& rows) {
+  std::printf("%-24s %8s %9s %9s %10s %9s %10s\n", "contracts", "tensors", "source", "target",
+              "build ms", "peak MiB", "B/fragment");
+  for (const Row& row : rows) {
+    std::printf("%-24s %8zu %9zu %9zu %10.1f %9.0f %10.1f\n", row.name.c_str(), row.tensors,
+                row.source_fragments, row.target_fragments, row.build_ms, row.peak_mib,
+                row.bytes_per_fragment);
+  }
 }
 
-void PrintRow(const Row& row) {
-  std::printf("%-24s %8zu %9zu %9zu %9zu %10.1f %9.2f %9.2f %10.2f %8.1f  %s\n", row.name.c_str(),
-              row.tensors, row.source_fragments, row.target_fragments, row.regions, row.build_ms,
-              row.index_ms, row.plan_ms, row.local_ms, row.bytes_per_region, row.target.c_str());
-  std::fflush(stdout);
+void PrintPlans(const std::vector<Row>& rows) {
+  std::printf("\n%-24s %9s %9s %9s %10s %8s  %s\n", "plans", "regions", "index ms", "all ms",
+              "one rank", "B/region", "target");
+  for (const Row& row : rows) {
+    std::printf("%-24s %9zu %9.2f %9.2f %10.2f %8.1f  %s\n", row.name.c_str(), row.regions,
+                row.index_ms, row.plan_ms, row.local_ms, row.bytes_per_region, row.target.c_str());
+  }
 }
 
 bool WriteJson(const std::string& path, const std::vector<Row>& rows) {
@@ -143,8 +185,9 @@ bool WriteJson(const std::string& path, const std::vector<Row>& rows) {
     const Row& r = rows[i];
     out << (i == 0 ? "\n" : ",\n") << "  {\"case\": \"" << r.name
         << "\", \"tensors\": " << r.tensors << ", \"source_fragments\": " << r.source_fragments
-        << ", \"target_fragments\": " << r.target_fragments << ", \"regions\": " << r.regions
-        << ", \"build_ms\": " << r.build_ms << ", \"index_ms\": " << r.index_ms
+        << ", \"target_fragments\": " << r.target_fragments << ", \"build_ms\": " << r.build_ms
+        << ", \"peak_mib\": " << r.peak_mib << ", \"bytes_per_fragment\": " << r.bytes_per_fragment
+        << ", \"regions\": " << r.regions << ", \"index_ms\": " << r.index_ms
         << ", \"plan_ms\": " << r.plan_ms << ", \"one_rank_ms\": " << r.local_ms
         << ", \"bytes_per_region\": " << r.bytes_per_region << ", \"target\": \"" << r.target
         << "\"}";
@@ -156,29 +199,36 @@ bool WriteJson(const std::string& path, const std::vector<Row>& rows) {
 int Main(int argc, char** argv) {
   std::string json;
   std::vector<std::string> wanted;
+  bool contracts_alone = false;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--json" && i + 1 < argc) {
       json = argv[++i];
     } else if (argument == "--case" && i + 1 < argc) {
       wanted.push_back(argv[++i]);
+    } else if (argument == "--contracts") {
+      contracts_alone = true;
     } else if (argument == "--list") {
       for (const Case& c : Cases())
         std::printf("%-24s %s\n", c.name.c_str(), c.description.c_str());
       return 0;
     } else {
-      std::printf("usage: plan_bench [--json FILE] [--case NAME]... [--list]\n");
+      std::printf("usage: plan_bench [--json FILE] [--case NAME]... [--contracts] [--list]\n");
       return argument == "--help" ? 0 : 2;
     }
   }
-  PrintHeader();
   std::vector<Row> rows;
   for (const Case& c : Cases()) {
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), c.name) == wanted.end())
       continue;
-    rows.push_back(RunCase(c));
-    PrintRow(rows.back());
+    Row& row = rows.emplace_back();
+    row.name = c.name;
+    row.target = c.target;
+    const Contracts contracts = MakeContracts(c, &row);
+    if (!contracts_alone) MakePlans(c, contracts, &row);
   }
+  PrintContracts(rows);
+  if (!contracts_alone) PrintPlans(rows);
   if (!json.empty() && !WriteJson(json, rows)) {
     std::fprintf(stderr, "cannot write %s\n", json.c_str());
     return 1;

@@ -107,8 +107,8 @@ std::vector<PlacementExecutor> ExecutorsOf(const LogicalPlan& plan, PlanSide sid
 
 namespace {
 
-template <class Fragment, class IdOf>
-std::unordered_map<std::string_view, uint32_t> PositionsById(std::span<const Fragment> fragments,
+template <class Fragments, class IdOf>
+std::unordered_map<std::string_view, uint32_t> PositionsById(const Fragments& fragments,
                                                              IdOf id_of) {
   std::unordered_map<std::string_view, uint32_t> positions;
   positions.reserve(fragments.size());
@@ -116,8 +116,7 @@ std::unordered_map<std::string_view, uint32_t> PositionsById(std::span<const Fra
   return positions;
 }
 
-std::unordered_map<std::string_view, uint32_t> PositionsOf(
-    std::span<const PlacementFragment> fragments) {
+std::unordered_map<std::string_view, uint32_t> PositionsOf(manifest::FragmentSpan fragments) {
   return PositionsById(fragments,
                        [](const auto& f) { return std::string_view(f.placement_fragment_id); });
 }

@@ -52,8 +52,8 @@ std::optional<std::string_view> ParticipantOf(const LogicalPlan& plan) {
 
 std::shared_ptr<const TensorList> TargetTensors(const manifest::Placement& target,
                                                 std::optional<uint32_t> part) {
-  return std::make_shared<const TensorList>(
-      PlacementTensors(part ? target.parts[*part].tensors : target.tensors));
+  return std::make_shared<const TensorList>(part ? PlacementTensors(target.parts[*part].tensors)
+                                                 : PlacementTensors(target.tensors));
 }
 
 // --- the file ------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class LoadedPlan {
     MC_RETURN_IF_ERROR(ValidateTensorRanks(*source_tensors_));
     MC_RETURN_IF_ERROR(ValidateTensorRanks(*target_tensors_));
     MC_RETURN_IF_ERROR(CheckTensors());
-    const std::span<const PlacementFragment> targets = TargetFragments();
+    const manifest::FragmentSpan targets = TargetFragments();
     size_t next = 0;
     for (uint32_t t = 0; t < targets.size(); ++t) {
       const size_t first = next;
@@ -170,9 +170,9 @@ class LoadedPlan {
   }
 
  private:
-  std::span<const PlacementFragment> TargetFragments() const {
-    return part_ ? std::span<const PlacementFragment>(target_->parts[*part_].fragments)
-                 : std::span<const PlacementFragment>(target_->fragments);
+  manifest::FragmentSpan TargetFragments() const {
+    return part_ ? manifest::FragmentSpan(target_->parts[*part_].fragments)
+                 : manifest::FragmentSpan(target_->fragments);
   }
   size_t source_count() const {
     return source_.stored ? source_.stored->fragments.size() : source_.placement->fragments.size();

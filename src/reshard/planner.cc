@@ -28,7 +28,7 @@ struct Target {
   manifest::PlacementPtr placement;
   std::optional<uint32_t> part;
   std::shared_ptr<const TensorList> tensors;
-  std::span<const PlacementFragment> fragments;
+  manifest::FragmentSpan fragments;
 
   // The parts that have anything to be filled.
   std::vector<uint32_t> used_parts() const {
@@ -43,7 +43,7 @@ struct Target {
 Target WholeTarget(const manifest::PlacementPtr& placement) {
   return {placement, std::nullopt,
           std::make_shared<const TensorList>(PlacementTensors(placement->tensors)),
-          placement->fragments};
+          manifest::FragmentSpan(placement->fragments)};
 }
 
 Result<Target> LocalTarget(const manifest::PlacementPtr& placement,
@@ -62,7 +62,7 @@ Result<Target> LocalTarget(const manifest::PlacementPtr& placement,
   }
   return Target{placement, static_cast<uint32_t>(part - placement->parts.data()),
                 std::make_shared<const TensorList>(PlacementTensors(part->tensors)),
-                part->fragments};
+                manifest::FragmentSpan(part->fragments)};
 }
 
 std::string JoinIds(std::span<const TensorDescriptor* const> tensors) {
@@ -201,9 +201,12 @@ class Planner {
   bool can_plan() const { return source_->rank_status().ok() && source_->choice_status().ok(); }
 
   void GroupFragments() {
-    // A whole target has the source's tensors in the source's order.
-    tensor_of_ = TensorsOf(target_.fragments,
-                           target_.part ? TensorTable(*target_.tensors) : source_->table());
+    if (target_.part) {
+      tensors_of_part_ = TensorsOf(target_.fragments, TensorTable(*target_.tensors));
+      tensor_of_ = tensors_of_part_;
+    } else {
+      tensor_of_ = target_.placement->tensor_of;
+    }
     by_tensor_ = GroupByTensor(tensor_of_, target_.tensors->size());
   }
 
@@ -406,7 +409,8 @@ class Planner {
   FragmentGroups groups_;
   std::vector<FragmentGroups::Entry> by_box_;
   std::vector<uint32_t> source_tensor_;  // per target tensor
-  std::vector<uint32_t> tensor_of_;      // per target fragment
+  std::span<const uint32_t> tensor_of_;  // per target fragment
+  std::vector<uint32_t> tensors_of_part_;
   FragmentsByTensor by_tensor_;
   std::vector<PlannedOperation> emitted_;
   std::vector<uint32_t> piece_counts_;  // per target fragment

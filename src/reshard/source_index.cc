@@ -72,9 +72,9 @@ void SourceIndex::TakeTensors(TensorList tensors) {
 SourceIndex::SourceIndex(manifest::PlacementPtr placement) : placement_(std::move(placement)) {
   TakeTensors(PlacementTensors(placement_->tensors));
   if (!rank_status_.ok()) return;
-  const std::span<const manifest::PlacementFragment> fragments = placement_->fragments;
+  const manifest::FragmentSpan fragments = placement_->fragments;
   const std::vector<uint32_t> part_of_fragment = PartsOfFragments(*placement_);
-  const FragmentsByTensor by_tensor = GroupByTensor(TensorsOf(fragments, table_), tensors_->size());
+  const FragmentsByTensor by_tensor = GroupByTensor(placement_->tensor_of, tensors_->size());
 
   std::vector<int64_t> dps;
   for (const manifest::PlacementPart& part : placement_->parts) {
