@@ -38,6 +38,28 @@ Status ValidatePlanningLimits(const PlanningLimits& limits) {
   return OkStatus();
 }
 
+Status CheckRegionCount(uint64_t needed, const PlanningLimits& limits) {
+  if (needed <= limits.max_transfer_regions) return OkStatus();
+  return InvalidArgument("logical transfer plan exceeds max_transfer_regions: " +
+                         std::to_string(limits.max_transfer_regions) + ", it needs " +
+                         std::to_string(needed));
+}
+
+Status CheckRegionSegments(uint64_t segments, const PlanningLimits& limits) {
+  if (segments <= limits.max_segments_per_region) return OkStatus();
+  return InvalidArgument(
+      "logical transfer region exceeds max_segments_per_region: " + std::to_string(segments) +
+      " > " + std::to_string(limits.max_segments_per_region));
+}
+
+Status CheckTotalSegments(uint64_t reached, uint64_t needed, const PlanningLimits& limits) {
+  if (reached <= limits.max_total_lowered_segments) return OkStatus();
+  return InvalidArgument(
+      "logical transfer plan exceeds max_total_lowered_segments: " + std::to_string(reached) +
+      " > " + std::to_string(limits.max_total_lowered_segments) + ", it needs " +
+      std::to_string(needed));
+}
+
 manifest::FragmentSpan LogicalPlan::target_fragments() const {
   if (local_target_part_) return target_placement_->parts[*local_target_part_].fragments;
   return target_placement_->fragments;

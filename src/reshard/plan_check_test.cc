@@ -180,7 +180,7 @@ TEST(LogicalPlanTest, IdentityAndLimits) {
   EXPECT_THAT(Changed(good, [](auto& f) { f.source_manifest = StoredHalves(); }),
               Refused("logical transfer plan requires exactly one source provenance"));
   EXPECT_THAT(Changed(good, [](auto& f) { f.planning_limits.max_transfer_regions = 3; }),
-              Refused("logical transfer plan exceeds max_transfer_regions: 3"));
+              Refused("logical transfer plan exceeds max_transfer_regions: 3, it needs 4"));
   EXPECT_THAT(Changed(good, [](auto& f) { f.planning_limits.max_segments_per_region = 1; }),
               Refused("logical transfer region exceeds max_segments_per_region: 2 > 1"));
   EXPECT_THAT(Changed(good, [](auto& f) { f.planning_limits.max_total_lowered_segments = 7; }),
