@@ -1,10 +1,12 @@
 // Planning time of published model shapes:
 //   ./x bench plan [--json FILE] [--case NAME]... [--contracts] [--list]
 //
-// Two tables. Contracts: both placements of a case made once, every fragment id hashed and every
+// Three tables. Contracts: both placements of a case made once, every fragment id hashed and every
 // rule checked, with the memory that takes. Plans: the median of several runs of the source index,
 // the plan for all target ranks and the plan for one target rank (the slowest of them all). Every
-// plan is made whole, never sampled. --contracts leaves the plans out.
+// plan is made whole, never sampled. Loads: all target ranks load what the source published, with
+// each tensor in memory of its own and with one buffer a rank, in the order of tensor ids; how many
+// copies the plans' regions are executed as. --contracts leaves plans and loads out.
 #include <malloc.h>
 
 #include <algorithm>
@@ -15,12 +17,19 @@
 #include <fstream>
 #include <functional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "manifest/lookup.h"
+#include "manifest/validate.h"
 #include "reshard/bench_models.h"
+#include "reshard/bind.h"
+#include "reshard/fusion.h"
 #include "reshard/plan.h"
 #include "reshard/planner.h"
+#include "reshard/upload_plan.h"
 
 namespace mooncake::reshard {
 namespace {
@@ -30,6 +39,7 @@ struct Case {
   std::string description;
   std::string target;  // what docs/performance.md aims at
   int runs = 7;
+  bool loads = false;
   std::function<manifest::PlacementPtr()> source;
   std::function<manifest::PlacementPtr()> destination;
 };
@@ -48,6 +58,11 @@ struct Row {
   double plan_ms = 0;   // all target ranks, from the index
   double local_ms = 0;  // one target rank, from the index
   double bytes_per_region = 0;
+  bool has_loads = false;
+  size_t load_regions = 0;
+  size_t copies_apart = 0;  // each tensor in memory of its own
+  size_t copies_flat = 0;   // one buffer a rank
+  double fuse_ms = 0;       // of all ranks with one buffer each
 };
 
 std::vector<Case> Cases() {
@@ -61,20 +76,20 @@ std::vector<Case> Cases() {
   };
   std::vector<Case> cases{
       {"qwen3-moe-235b", "separate experts, TP4/EP4 -> TP2/PP2/EP2 on shared workers", "< 100 ms",
-       7, qwen(tp4ep4, false), qwen(tp2pp2ep2, false)},
-      {"qwen3-moe-235b-grouped", "the same, grouped experts", "< 20 ms", 7, qwen(tp4ep4, true),
-       qwen(tp2pp2ep2, true)},
+       7, true, qwen(tp4ep4, false), qwen(tp2pp2ep2, false)},
+      {"qwen3-moe-235b-grouped", "the same, grouped experts", "< 20 ms", 7, true,
+       qwen(tp4ep4, true), qwen(tp2pp2ep2, true)},
       {"dim0-to-dim2", "(32, 8192, 8192), eight ranks each, 2,097,152 runs",
-       "<= 64 regions, < 1 ms", 15, [] { return CutCubePlacement(0, 8); },
+       "<= 64 regions, < 1 ms", 15, false, [] { return CutCubePlacement(0, 8); },
        [] { return CutCubePlacement(2, 8); }},
   };
   for (int64_t side : {50, 100, 200, 300}) {
     const std::string name = "grid-" + std::to_string(side * side);
-    cases.push_back({name, "blocks of one matrix to other blocks: growth", "N log N", 5,
+    cases.push_back({name, "blocks of one matrix to other blocks: growth", "N log N", 5, false,
                      blocks(side, side), blocks(side - 7, side + 5)});
   }
   cases.push_back({"deepseek-v3", "TP4/PP2/EP8/DP2 -> TP8/PP4/EP2/DP4, full grids",
-                   "one rank < 20 ms, all < 3 s", 3,
+                   "one rank < 20 ms, all < 3 s", 3, false,
                    [] { return DeepSeekV3Placement({.tp = 4, .pp = 2, .ep = 8, .dp = 2}); },
                    [] { return DeepSeekV3Placement({.tp = 8, .pp = 4, .ep = 2, .dp = 4}); }});
   return cases;
@@ -159,6 +174,93 @@ void MakePlans(const Case& c, const Contracts& contracts, Row* row) {
   }
 }
 
+// A binding of the part to addresses that nothing lies at: copies are counted, never made.
+manifest::RuntimeBindingPtr BindNowhere(const manifest::Placement& placement,
+                                        const manifest::PlacementPart& part, bool flat) {
+  manifest::RuntimeBinding binding;
+  binding.resource_id = placement.resource_id;
+  binding.placement_id = placement.placement_id;
+  binding.placement_digest = placement.digest;
+  binding.instance_id = "instance";
+  binding.lease_id = "lease";
+  binding.revision = placement.revision;
+  binding.participant_id = part.participant_id;
+  std::vector<const manifest::PlacementFragment*> order;
+  uint64_t total = 0;
+  for (const manifest::PlacementFragment& fragment : part.fragments) {
+    order.push_back(&fragment);
+    total += fragment.nbytes;
+  }
+  std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+    return std::tie(a->tensor_id, a->global_offset) < std::tie(b->tensor_id, b->global_offset);
+  });
+  constexpr uint64_t kFirst = 1 << 20;
+  constexpr uint64_t kApart = 4096;
+  uint64_t next = kFirst;
+  for (const manifest::PlacementFragment* fragment : order) {
+    manifest::RuntimeBindingFragment& bound = binding.fragments.emplace_back();
+    bound.placement_fragment_id = fragment->placement_fragment_id;
+    bound.fragment_id = fragment->placement_fragment_id;
+    bound.address = next;
+    bound.nbytes = fragment->nbytes;
+    bound.worker_id = bound.endpoint = "worker";
+    bound.device = "cpu";
+    bound.itemsize = manifest::FindTensor(part.tensors, fragment->tensor_id)->itemsize;
+    bound.local_shape = fragment->local_shape;
+    bound.strides_bytes =
+        manifest::CanonicalStridesBytes(fragment->local_shape, bound.itemsize).value();
+    bound.storage_address = flat ? kFirst : next;
+    bound.storage_nbytes = flat ? total : fragment->nbytes;
+    bound.storage_offset_bytes = next - bound.storage_address;
+    next += fragment->nbytes + (flat ? 0 : kApart);
+  }
+  return manifest::MakeRuntimeBinding(std::move(binding)).value();
+}
+
+// By how many copies the part is filled.
+size_t CountCopies(const BoundPlan& bound) {
+  std::vector<std::vector<ObjectCopy>> of_object(bound.objects().size());
+  for (size_t i = 0; i < bound.size(); ++i) {
+    of_object[bound.object_of(i)].push_back(CopyOf(bound.operation(i)));
+  }
+  size_t copies = 0;
+  for (std::vector<ObjectCopy>& object : of_object) copies += FuseCopies(std::move(object)).size();
+  return copies;
+}
+
+void MakeLoads(const Contracts& contracts, Row* row) {
+  row->has_loads = true;
+  const auto stored =
+      BuildStoredManifest(PlanUpload(contracts.source, "group").value(), "bench", "now").value();
+  const SourceIndexPtr index = IndexStored(stored);
+  for (const manifest::PlacementPart& part : contracts.target->parts) {
+    if (part.fragments.empty()) continue;
+    const LogicalPlanPtr plan =
+        PlanFromIndexToLocalTarget(index, contracts.target, part.participant_id,
+                                   PlanningLimits::Unexpanded())
+            .value();
+    row->load_regions += plan->operations().size();
+    for (const bool flat : {false, true}) {
+      const BoundPlanPtr bound =
+          BindStoredToLocalTarget(plan, *BindNowhere(*contracts.target, part, flat)).value();
+      size_t copies = 0;
+      const double ms = MillisecondsOf([&] { copies = CountCopies(*bound); });
+      (flat ? row->copies_flat : row->copies_apart) += copies;
+      if (flat) row->fuse_ms += ms;
+    }
+  }
+}
+
+void PrintLoads(const std::vector<Row>& rows) {
+  std::printf("\n%-24s %9s %14s %14s %9s\n", "loads", "regions", "copies, apart", "copies, flat",
+              "fuse ms");
+  for (const Row& row : rows) {
+    if (!row.has_loads) continue;
+    std::printf("%-24s %9zu %14zu %14zu %9.2f\n", row.name.c_str(), row.load_regions,
+                row.copies_apart, row.copies_flat, row.fuse_ms);
+  }
+}
+
 void PrintContracts(const std::vector<Row>& rows) {
   std::printf("%-24s %8s %9s %9s %10s %9s %10s\n", "contracts", "tensors", "source", "target",
               "build ms", "peak MiB", "B/fragment");
@@ -188,9 +290,10 @@ bool WriteJson(const std::string& path, const std::vector<Row>& rows) {
         << ", \"target_fragments\": " << r.target_fragments << ", \"build_ms\": " << r.build_ms
         << ", \"peak_mib\": " << r.peak_mib << ", \"bytes_per_fragment\": " << r.bytes_per_fragment
         << ", \"regions\": " << r.regions << ", \"index_ms\": " << r.index_ms
-        << ", \"plan_ms\": " << r.plan_ms << ", \"one_rank_ms\": " << r.local_ms
-        << ", \"bytes_per_region\": " << r.bytes_per_region << ", \"target\": \"" << r.target
-        << "\"}";
+        << ", \"load_regions\": " << r.load_regions << ", \"copies_apart\": " << r.copies_apart
+        << ", \"copies_flat\": " << r.copies_flat << ", \"plan_ms\": " << r.plan_ms
+        << ", \"one_rank_ms\": " << r.local_ms << ", \"bytes_per_region\": " << r.bytes_per_region
+        << ", \"target\": \"" << r.target << "\"}";
   }
   out << "\n]}\n";
   return static_cast<bool>(out.flush());
@@ -225,10 +328,15 @@ int Main(int argc, char** argv) {
     row.name = c.name;
     row.target = c.target;
     const Contracts contracts = MakeContracts(c, &row);
-    if (!contracts_alone) MakePlans(c, contracts, &row);
+    if (contracts_alone) continue;
+    MakePlans(c, contracts, &row);
+    if (c.loads) MakeLoads(contracts, &row);
   }
   PrintContracts(rows);
-  if (!contracts_alone) PrintPlans(rows);
+  if (!contracts_alone) {
+    PrintPlans(rows);
+    PrintLoads(rows);
+  }
   if (!json.empty() && !WriteJson(json, rows)) {
     std::fprintf(stderr, "cannot write %s\n", json.c_str());
     return 1;
