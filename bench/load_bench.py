@@ -60,6 +60,7 @@ def main() -> None:
             print(f"memory above targets and store while loading: {memory.peak / 2**20:.1f} MiB")
             rows.append({"case": "load", "peak_anonymous_bytes": memory.peak, "wrong": wrong})
             rows += strided(store, options, source, targets)
+            rows += small(store, options)
     write_json(options.json, rows)
 
 
@@ -91,6 +92,62 @@ def strided(store, options, source, targets) -> list[dict]:
         }
         seconds = interleave(variants, options.rounds)
         rows += report("load half of each row", nbytes, threads, seconds, ["torch copy_"])
+    return rows
+
+
+def small(store, options) -> list[dict]:
+    """16,384 tensors of 16 KiB, which are stored in one pack: copies, and what fusing them gives.
+
+    "apart": each target in memory of its own. "one buffer": all in one, in the order of their
+    names. "as stored": all in one, in the order in which the pack has them.
+    """
+    identity = WeightIdentity("bench", "small", "r", 1)
+    adapter = StateDictAdapter(identity)
+    pattern = torch.arange(4096, dtype=torch.int32)
+    source = {f"layers.{i:05d}.bias": pattern + i for i in range(16384)}
+    with store.weight_put(source, adapter) as writer:
+        for name, tensor in adapter.tensors(source):
+            writer.weight_put_tensor(name, tensor)
+    placement = adapter.placement(source)
+    stored_order = [fragment.tensor_id for fragment in placement.parts[0].fragments]
+
+    def in_one_buffer(names) -> dict[str, torch.Tensor]:
+        return dict(zip(names, torch.zeros(len(source), 4096, dtype=torch.int32), strict=True))
+
+    targets = {
+        "apart": {name: torch.zeros_like(tensor) for name, tensor in source.items()},
+        "one buffer": in_one_buffer(source),
+        "as stored": in_one_buffer(stored_order),
+    }
+    bindings = {name: bind_tensors(placement, "rank00000", t) for name, t in targets.items()}
+    nbytes = sum(tensor.nbytes for tensor in source.values())
+    rows: list[dict] = []
+    done = {}
+    for threads in options.threads:
+
+        def load(name: str, threads: int = threads) -> None:
+            def progress(state) -> None:
+                if state.done:
+                    done[name] = (state.regions, state.copies)
+
+            store.weight_get(
+                identity, placement, bindings[name], threads=threads, progress=progress
+            )
+
+        def torch_copy(threads: int = threads) -> None:
+            torch.set_num_threads(threads)
+            for name, target in targets["apart"].items():
+                target.copy_(source[name])
+
+        variants = {name: lambda name=name: load(name) for name in targets}
+        seconds = interleave({**variants, "torch copy_": torch_copy}, options.rounds)
+        rows += report("load small tensors", nbytes, threads, seconds, ["torch copy_"])
+    for name, (regions, copies) in done.items():
+        wrong = [n for n, t in targets[name].items() if not torch.equal(t, source[n])]
+        print(f"{name}: {regions} regions, {copies} copies{', WRONG' if wrong else ''}")
+        rows.append(
+            {"case": f"small, {name}", "regions": regions, "copies": copies, "wrong": wrong}
+        )
     return rows
 
 

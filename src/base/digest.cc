@@ -47,10 +47,38 @@ Sha256Digest Sha256::Finish() {
   return digest;
 }
 
+namespace {
+
+// Making a context costs more than hashing a short text with it, so each thread keeps one.
+class ReusedContext {
+ public:
+  ReusedContext() : context_(EVP_MD_CTX_new()) {
+    MC_CHECK(context_ != nullptr);
+    MC_CHECK(EVP_DigestInit_ex(context_, EVP_sha256(), nullptr) == 1);
+  }
+  ~ReusedContext() { EVP_MD_CTX_free(context_); }
+  ReusedContext(const ReusedContext&) = delete;
+  ReusedContext& operator=(const ReusedContext&) = delete;
+
+  Sha256Digest Hash(std::string_view bytes) {
+    Sha256Digest digest;
+    unsigned length = 0;
+    MC_CHECK(EVP_DigestInit_ex(context_, nullptr, nullptr) == 1);
+    MC_CHECK(EVP_DigestUpdate(context_, bytes.data(), bytes.size()) == 1);
+    MC_CHECK(EVP_DigestFinal_ex(context_, digest.data(), &length) == 1);
+    MC_CHECK(length == digest.size());
+    return digest;
+  }
+
+ private:
+  EVP_MD_CTX* const context_;
+};
+
+}  // namespace
+
 Sha256Digest Sha256Of(std::string_view bytes) {
-  Sha256 hash;
-  hash.Update(bytes);
-  return hash.Finish();
+  thread_local ReusedContext context;
+  return context.Hash(bytes);
 }
 
 Sha256Digest HmacSha256(std::string_view key, std::string_view bytes) {
@@ -65,12 +93,12 @@ Sha256Digest HmacSha256(std::string_view key, std::string_view bytes) {
 
 std::string HexOf(std::string_view bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
-  std::string hex;
-  hex.reserve(bytes.size() * 2);
+  std::string hex(bytes.size() * 2, '0');
+  size_t at = 0;
   for (const char c : bytes) {
     const auto byte = static_cast<uint8_t>(c);
-    hex += kDigits[byte >> 4];
-    hex += kDigits[byte & 15];
+    hex[at++] = kDigits[byte >> 4];
+    hex[at++] = kDigits[byte & 15];
   }
   return hex;
 }

@@ -11,6 +11,7 @@
 #include "env/memory_file.h"
 #include "env/sync.h"
 #include "geometry/strided_region.h"
+#include "reshard/fusion.h"
 
 namespace mooncake::client {
 namespace {
@@ -34,11 +35,10 @@ class Stopwatch {
   int64_t last_ns_ = env::SystemClock::Instance().MonotonicNs();
 };
 
-transfer::ObjectRegion RegionOf(const reshard::BoundOperation& operation) {
-  const geometry::StridedRegion region = geometry::Coalesced(operation.region);
+transfer::ObjectRegion RegionOf(const geometry::StridedRegion& region) {
   transfer::ObjectRegion made;
-  made.source_offset = operation.object_offset + region.source_base_offset;
-  made.target = reinterpret_cast<std::byte*>(operation.target_address + region.target_base_offset);
+  made.source_offset = region.source_base_offset;
+  made.target = reinterpret_cast<std::byte*>(region.target_base_offset);
   made.inner_bytes = region.inner_bytes;
   made.loops = region.loops;
   for (int loop = 0; loop < region.loops; ++loop) {
@@ -195,6 +195,7 @@ Status Loader::CopyGroup(const std::vector<ArenaWork>& group) {
     for (const ObjectWork* object : arena.objects) {
       if (object->copies.empty()) continue;
       MC_ASSIGN_OR_RETURN(transfer::ObjectRead read, MakeRead(*object, DataOf(mappings, *object)));
+      report_.copies += read.regions.size();
       reads.push_back(std::move(read));
     }
   }
@@ -262,10 +263,14 @@ Result<transfer::ObjectRead> Loader::MakeRead(const ObjectWork& object,
     }
     read.digests = entry->blocks;
   }
-  read.regions.reserve(object.copies.size());
+  std::vector<reshard::ObjectCopy> copies;
+  copies.reserve(object.copies.size());
   for (const LoadOperation& copy : object.copies) {
-    read.regions.push_back(RegionOf(work_.plans[copy.plan]->operation(copy.operation)));
+    copies.push_back(reshard::CopyOf(work_.plans[copy.plan]->operation(copy.operation)));
   }
+  copies = reshard::FuseCopies(std::move(copies));
+  read.regions.reserve(copies.size());
+  for (const reshard::ObjectCopy& copy : copies) read.regions.push_back(RegionOf(copy.region));
   return read;
 }
 

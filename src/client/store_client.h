@@ -167,7 +167,8 @@ struct LoadReport {
   manifest::StoredManifestPtr manifest;
   model::RevisionMetadata metadata;
   uint64_t tensors = 0;       // of the target
-  uint64_t regions = 0;       // strided copies; never a function of row counts
+  uint64_t regions = 0;       // of the plans; never a function of row counts
+  uint64_t copies = 0;        // what they were executed as: neighbouring regions are fused
   uint64_t objects = 0;       // payload objects touched
   uint64_t bytes_needed = 0;  // of the target's fragments
   uint64_t bytes_moved = 0;

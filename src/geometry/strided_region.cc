@@ -176,6 +176,80 @@ StridedRegion Coalesced(const StridedRegion& region) {
   return result;
 }
 
+namespace {
+
+// Loops from `first` on are the same.
+bool SameLoops(const StridedRegion& a, const StridedRegion& b, int first) {
+  for (int l = first; l < a.loops; ++l) {
+    if (a.counts[l] != b.counts[l] || a.source_strides[l] != b.source_strides[l] ||
+        a.target_strides[l] != b.target_strides[l]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool Fuse(StridedRegion* region, const StridedRegion& next) {
+  StridedRegion& a = *region;
+  if (next.source_base_offset <= a.source_base_offset ||
+      next.target_base_offset <= a.target_base_offset) {
+    return false;
+  }
+  const uint64_t source_step = next.source_base_offset - a.source_base_offset;
+  const uint64_t target_step = next.target_base_offset - a.target_base_offset;
+  if (a.loops == next.loops && SameLoops(a, next, 0) && source_step == a.inner_bytes &&
+      target_step == a.inner_bytes) {
+    // The runs become longer; between loops they must not reach the next round.
+    const uint64_t wider = a.inner_bytes + next.inner_bytes;
+    if (a.loops == 0 ||
+        (wider <= a.source_strides[a.loops - 1] && wider <= a.target_strides[a.loops - 1])) {
+      a.inner_bytes = wider;
+      a = Coalesced(a);
+      return true;
+    }
+  }
+  if (a.inner_bytes != next.inner_bytes) return false;
+  // More rounds of the outermost loop, where `next` is one round or several.
+  if (a.loops > 0 && source_step == a.counts[0] * a.source_strides[0] &&
+      target_step == a.counts[0] * a.target_strides[0]) {
+    const bool several = next.loops == a.loops && SameLoops(a, next, 1) &&
+                         a.source_strides[0] == next.source_strides[0] &&
+                         a.target_strides[0] == next.target_strides[0];
+    StridedRegion round = a;  // one round of `a`
+    round.loops = a.loops - 1;
+    for (int l = 0; l < round.loops; ++l) {
+      round.counts[l] = a.counts[l + 1];
+      round.source_strides[l] = a.source_strides[l + 1];
+      round.target_strides[l] = a.target_strides[l + 1];
+    }
+    const bool one = next.loops == round.loops && SameLoops(round, next, 0);
+    if (several || one) {
+      a.counts[0] += several ? next.counts[0] : 1;
+      a = Coalesced(a);
+      return true;
+    }
+  }
+  // The same again: one more loop around.
+  if (a.loops != next.loops || a.loops == kMaxRank || !SameLoops(a, next, 0) ||
+      source_step < a.source_end() - a.source_base_offset ||
+      target_step < a.target_end() - a.target_base_offset) {
+    return false;
+  }
+  for (int l = a.loops; l > 0; --l) {
+    a.counts[l] = a.counts[l - 1];
+    a.source_strides[l] = a.source_strides[l - 1];
+    a.target_strides[l] = a.target_strides[l - 1];
+  }
+  a.counts[0] = 2;
+  a.source_strides[0] = source_step;
+  a.target_strides[0] = target_step;
+  ++a.loops;
+  a = Coalesced(a);
+  return true;
+}
+
 Status ValidateBounds(const StridedRegion& region, uint64_t source_bytes, uint64_t target_bytes) {
   if (region.source_end() > source_bytes) {
     return InvalidArgument("transfer region exceeds source fragment: ends at byte " +
@@ -206,6 +280,14 @@ RegionSplitter::RegionSplitter(const StridedRegion& region, uint64_t max_bytes) 
     round_bytes = whole_loop;
   }
   rounds_max_ = max_bytes / round_bytes;
+}
+
+uint64_t RegionSplitter::piece_count() const {
+  const bool cuts_run = level_ == region_.loops;
+  const uint64_t all_rounds = cuts_run ? region_.inner_bytes : region_.counts[level_];
+  uint64_t pieces = all_rounds / rounds_max_ + (all_rounds % rounds_max_ == 0 ? 0 : 1);
+  for (int l = 0; l < level_; ++l) pieces = SaturatingMultiply(pieces, region_.counts[l]);
+  return pieces;
 }
 
 StridedRegion RegionSplitter::Next() {

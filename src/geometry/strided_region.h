@@ -67,6 +67,13 @@ RegionSummary SummarizeRegion(const Box& source, const Box& target, const Box& o
 // The same bytes in the same order with the fewest loops.
 StridedRegion Coalesced(const StridedRegion& region);
 
+// Makes `region` copy what `next` copies too, where one region can: runs that follow each other,
+// more rounds of the same loop, wider runs of the same loops, or the same region again further on.
+// False, and nothing changed, where none can. Both are coalesced, copy between the same two buffers
+// and share no target byte; `next` begins behind `region` on the source side. Rounds of an outer
+// loop never reach into each other, as in a cut of a dense box.
+bool Fuse(StridedRegion* region, const StridedRegion& next);
+
 // INVALID_ARGUMENT "transfer region exceeds source fragment: ..." / "... target fragment: ...".
 Status ValidateBounds(const StridedRegion& region, uint64_t source_bytes, uint64_t target_bytes);
 
@@ -99,6 +106,8 @@ class RegionSplitter {
   RegionSplitter(const StridedRegion& region, uint64_t max_bytes);
 
   bool done() const { return done_; }
+  // Of all pieces, from the first; saturates.
+  uint64_t piece_count() const;
   // The next piece; call only while !done().
   StridedRegion Next();
 

@@ -5,6 +5,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <random>
 #include <tuple>
 #include <vector>
@@ -61,6 +62,64 @@ std::vector<std::pair<uint64_t, uint64_t>> ExpectedBytes(const Box& source, cons
     }
     if (d < 0) return bytes;
   }
+}
+
+StridedRegion R(uint64_t source, uint64_t target, uint64_t inner,
+                const std::vector<std::array<uint64_t, 3>>& loops = {}) {
+  StridedRegion region;
+  region.source_base_offset = source;
+  region.target_base_offset = target;
+  region.inner_bytes = inner;
+  for (const auto& [count, source_stride, target_stride] : loops) {
+    region.counts[region.loops] = count;
+    region.source_strides[region.loops] = source_stride;
+    region.target_strides[region.loops] = target_stride;
+    ++region.loops;
+  }
+  return region;
+}
+
+StridedRegion Fused(StridedRegion a, const StridedRegion& b) {
+  EXPECT_TRUE(Fuse(&a, b));
+  return a;
+}
+
+TEST(Fuse, FourWaysToBeOneRegion) {
+  // Runs that follow each other.
+  EXPECT_EQ(Fused(R(0, 100, 8), R(8, 108, 4)), R(0, 100, 12));
+  // More rounds of the same loop: one, and several.
+  EXPECT_EQ(Fused(R(0, 0, 4, {{3, 10, 20}}), R(30, 60, 4)), R(0, 0, 4, {{4, 10, 20}}));
+  EXPECT_EQ(Fused(R(0, 0, 4, {{3, 10, 20}}), R(30, 60, 4, {{2, 10, 20}})),
+            R(0, 0, 4, {{5, 10, 20}}));
+  // Wider runs of the same loop, up to a whole row.
+  EXPECT_EQ(Fused(R(0, 0, 4, {{3, 10, 20}}), R(4, 4, 3, {{3, 10, 20}})), R(0, 0, 7, {{3, 10, 20}}));
+  EXPECT_EQ(Fused(R(0, 0, 4, {{3, 10, 10}}), R(4, 4, 6, {{3, 10, 10}})), R(0, 0, 30));
+  // The same again, further on.
+  EXPECT_EQ(Fused(R(0, 0, 4, {{3, 10, 20}}), R(50, 90, 4, {{3, 10, 20}})),
+            R(0, 0, 4, {{2, 50, 90}, {3, 10, 20}}));
+  EXPECT_EQ(Fused(R(0, 0, 4), R(6, 9, 4)), R(0, 0, 4, {{2, 6, 9}}));
+}
+
+TEST(Fuse, WhatIsTwoRegionsStaysTwo) {
+  const auto stays = [](StridedRegion a, const StridedRegion& b) {
+    const StridedRegion before = a;
+    return !Fuse(&a, b) && a == before;
+  };
+  EXPECT_TRUE(stays(R(0, 100, 8), R(12, 108, 4)));  // a gap, another length
+  EXPECT_TRUE(stays(R(0, 100, 8), R(8, 92, 8)));    // backwards in the target
+  EXPECT_TRUE(stays(R(8, 100, 8), R(0, 108, 8)));   // backwards in the source
+  EXPECT_TRUE(stays(R(0, 0, 8), R(4, 8, 8)));       // the same source bytes twice
+  // Rounds would reach into each other.
+  EXPECT_TRUE(stays(R(0, 0, 4, {{3, 10, 20}}), R(5, 50, 4, {{3, 10, 20}})));
+  EXPECT_TRUE(stays(R(0, 0, 4, {{3, 6, 20}}), R(4, 4, 4, {{3, 6, 20}})));
+  // No loop is left for one more around.
+  std::vector<std::array<uint64_t, 3>> loops;
+  for (uint64_t l = 0; l < kMaxRank; ++l) {
+    const uint64_t stride = uint64_t{1} << (4 * (kMaxRank - l));
+    loops.push_back({2, stride, stride});
+  }
+  const uint64_t step = uint64_t{1} << 50;
+  EXPECT_TRUE(stays(R(0, 0, 4, loops), R(step, step, 4, loops)));
 }
 
 TEST(StridedRegionTest, KeepsLoopsOfOneRound) {
@@ -173,14 +232,30 @@ RC_GTEST_PROP(StridedRegionProperty, CopiesTheElementsOfTheOverlap, ()) {
   const uint64_t max_bytes = 1 + random() % (expected.size() + 2);
   std::vector<std::pair<uint64_t, uint64_t>> pieced;
   uint64_t pieces = 0;
-  for (RegionSplitter splitter(random() % 2 == 0 ? region : coalesced, max_bytes); !splitter.done();
-       ++pieces) {
+  std::vector<StridedRegion> fused;
+  RegionSplitter splitter(random() % 2 == 0 ? region : coalesced, max_bytes);
+  const uint64_t piece_count = splitter.piece_count();
+  for (; !splitter.done(); ++pieces) {
     const StridedRegion piece = splitter.Next();
     RC_ASSERT(piece.total_bytes() <= max_bytes);
+    if (fused.empty() || !Fuse(&fused.back(), Coalesced(piece))) fused.push_back(Coalesced(piece));
     const auto bytes = BytesOf(piece);
     pieced.insert(pieced.end(), bytes.begin(), bytes.end());
   }
   RC_ASSERT(pieced == expected);
+  RC_ASSERT(pieces == piece_count);
+  // Fused again: the same bytes, in whatever order, and never more regions.
+  std::vector<std::pair<uint64_t, uint64_t>> together;
+  for (const StridedRegion& one : fused) {
+    const auto bytes = BytesOf(one);
+    together.insert(together.end(), bytes.begin(), bytes.end());
+    RC_ASSERT(Coalesced(one) == one);
+  }
+  std::sort(together.begin(), together.end());
+  auto sorted = expected;
+  std::sort(sorted.begin(), sorted.end());
+  RC_ASSERT(together == sorted);
+  RC_ASSERT(fused.size() <= pieces);
   RC_ASSERT(max_bytes < expected.size() || pieces == 1u);
 }
 

@@ -6,6 +6,8 @@
 #include <optional>
 #include <span>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "manifest/validate.h"
 #include "manifest/view_overlap.h"
@@ -70,11 +72,33 @@ Status CheckStrided(std::span<BoundView> views) {
   return RangesOverlap("address", view_of(pair->a), view_of(pair->b));
 }
 
-Status CheckAddresses(std::span<BoundView> views) {
-  std::sort(views.begin(), views.end(), [](const BoundView& a, const BoundView& b) {
-    return std::tie(a.runtime->address, a.runtime->nbytes, a.fragment->placement_fragment_id) <
-           std::tie(b.runtime->address, b.runtime->nbytes, b.fragment->placement_fragment_id);
+// By (address, bytes, fragment id). Views lie all over memory: what is compared is kept beside
+// them.
+void SortByAddress(std::span<BoundView> views) {
+  struct Key {
+    uint64_t address = 0;
+    uint64_t nbytes = 0;
+    uint32_t position = 0;
+  };
+  std::vector<Key> keys;
+  keys.reserve(views.size());
+  for (uint32_t i = 0; i < views.size(); ++i) {
+    keys.push_back({views[i].runtime->address, views[i].runtime->nbytes, i});
+  }
+  std::sort(keys.begin(), keys.end(), [views](const Key& a, const Key& b) {
+    if (a.address != b.address) return a.address < b.address;
+    if (a.nbytes != b.nbytes) return a.nbytes < b.nbytes;
+    return views[a.position].fragment->placement_fragment_id <
+           views[b.position].fragment->placement_fragment_id;
   });
+  std::vector<BoundView> sorted;
+  sorted.reserve(views.size());
+  for (const Key& key : keys) sorted.push_back(views[key.position]);
+  std::copy(sorted.begin(), sorted.end(), views.begin());
+}
+
+Status CheckAddresses(std::span<BoundView> views) {
+  SortByAddress(views);
   for (size_t begin = 0, end = 0; begin < views.size(); begin = end) {
     uint64_t reached = EndOf(views[begin]);
     bool strided = views[begin].runtime->strided;
@@ -88,7 +112,25 @@ Status CheckAddresses(std::span<BoundView> views) {
   return OkStatus();
 }
 
+// Distinct allocations of which one reaches into the next.
+bool AnyAllocationsOverlap(std::span<const BoundView> views) {
+  std::vector<std::pair<uint64_t, uint64_t>> allocations;  // (address, bytes)
+  allocations.reserve(views.size());
+  for (const BoundView& view : views) {
+    allocations.emplace_back(view.runtime->storage_address, view.runtime->storage_nbytes);
+  }
+  std::sort(allocations.begin(), allocations.end());
+  allocations.erase(std::unique(allocations.begin(), allocations.end()), allocations.end());
+  for (size_t i = 1; i < allocations.size(); ++i) {
+    const auto& [address, nbytes] = allocations[i - 1];
+    if (allocations[i].first - address < nbytes) return true;
+  }
+  return false;
+}
+
 Status CheckAllocations(std::span<BoundView> views) {
+  if (!AnyAllocationsOverlap(views)) return OkStatus();
+  // By fragment id too, so that the same two are named whatever the order of bindings.
   std::sort(views.begin(), views.end(), [](const BoundView& a, const BoundView& b) {
     return std::tie(a.runtime->storage_address, a.runtime->storage_nbytes,
                     a.fragment->placement_fragment_id) <
@@ -109,8 +151,12 @@ Status CheckAllocations(std::span<BoundView> views) {
 }  // namespace
 
 Status CheckAddressSpaces(std::vector<BoundView> views) {
-  std::sort(views.begin(), views.end(),
-            [](const BoundView& a, const BoundView& b) { return SpaceOf(a) < SpaceOf(b); });
+  const auto in_order = [](const BoundView& a, const BoundView& b) {
+    return SpaceOf(a) < SpaceOf(b);
+  };
+  if (!std::is_sorted(views.begin(), views.end(), in_order)) {
+    std::sort(views.begin(), views.end(), in_order);
+  }
   for (size_t begin = 0, end = 0; begin < views.size(); begin = end) {
     end = begin + 1;
     while (end < views.size() && SpaceOf(views[end]) == SpaceOf(views[begin])) ++end;

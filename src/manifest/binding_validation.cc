@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/check.h"
@@ -18,11 +19,14 @@ namespace {
 
 // The binding's fragments are exactly the part's that hold elements; both are sorted by id.
 Status CheckSameFragments(const PlacementPart& part, const RuntimeBinding& binding) {
+  auto known = part.fragments.begin();
   for (const RuntimeBindingFragment& runtime : binding.fragments) {
-    const PlacementFragment* known = FindFragment(part.fragments, runtime.placement_fragment_id);
-    if (known != nullptr && !known->is_empty()) continue;
-    return InvalidArgument("unknown placement fragment in runtime binding: " +
-                           runtime.placement_fragment_id);
+    const std::string& id = runtime.placement_fragment_id;
+    while (known != part.fragments.end() && known->placement_fragment_id < id) ++known;
+    if (known != part.fragments.end() && known->placement_fragment_id == id && !known->is_empty()) {
+      continue;
+    }
+    return InvalidArgument("unknown placement fragment in runtime binding: " + id);
   }
   size_t next = 0;
   for (const PlacementFragment& fragment : part.fragments) {
@@ -68,13 +72,20 @@ Status CheckView(const TensorDescriptor& tensor, const PlacementFragment& fragme
 // The views of a binding whose fragments are exactly its part's.
 void AppendViews(const PlacementPart& part, const RuntimeBinding& binding,
                  std::vector<BoundView>& views) {
+  // A made part's fragments carry their tensors' own ids, so that where an id lies names its
+  // tensor.
+  std::unordered_map<const std::string*, const TensorDescriptor*> tensors;
+  tensors.reserve(part.tensors.size());
+  for (const TensorDescriptor& tensor : part.tensors) {
+    tensors.emplace(&tensor.tensor_id.str(), &tensor);
+  }
   size_t next = 0;
   for (const PlacementFragment& fragment : part.fragments) {
     if (fragment.is_empty()) continue;
     views.push_back({.instance_id = binding.instance_id,
                      .runtime = &binding.fragments[next++],
                      .fragment = &fragment,
-                     .tensor = FindTensor(part.tensors, fragment.tensor_id)});
+                     .tensor = tensors.at(&fragment.tensor_id.str())});
   }
 }
 

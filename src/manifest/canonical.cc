@@ -362,9 +362,9 @@ std::string TopologyId(const ParallelTopology& topology) {
 }
 
 std::string PlacementFragmentId(const PlacementFragment& fragment) {
-  return std::string(kIdPrefix) + Sha256HexOf(Escaping::kAscii, [&fragment](JsonWriter& json) {
-           WriteFragment(json, fragment, FragmentText::kHashed);
-         });
+  JsonWriter json(Escaping::kAscii);
+  WriteFragment(json, fragment, FragmentText::kHashed);
+  return std::string(kIdPrefix) + ToHex(Sha256Of(json.Take()));
 }
 
 std::string PlacementId(const Placement& placement) {

@@ -112,7 +112,7 @@ inline PlacementPart MiniPart(int index) {
   part.topology_id = inventory.topology.topology_id;
   part.participant_id = inventory.topology.participants[index].participant_id;
   part.rank = inventory.topology.participants[index].rank;
-  part.tensors = inventory.tensors;
+  part.tensors = SharedTensors(inventory.tensors);
   part.fragments = {inventory.fragments[index]};
   return part;
 }

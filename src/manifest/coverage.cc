@@ -356,8 +356,7 @@ class CoverageCheck {
 }  // namespace
 
 Status CheckCompleteCoverage(const ParallelTopology& topology,
-                             std::span<const TensorDescriptor> tensors,
-                             std::span<const PlacementFragment> fragments,
+                             std::span<const TensorDescriptor> tensors, FragmentSpan fragments,
                              std::span<const uint32_t> tensor_of) {
   if (tensors.empty()) return InvalidArgument("global weight placement must contain tensors");
   if (fragments.empty()) return InvalidArgument("global weight placement must contain fragments");

@@ -16,8 +16,7 @@ namespace mooncake::manifest {
 // `tensors` are sorted by tensor_id; `tensor_of[i]` is the position of fragment i's tensor. Every
 // fragment's rank belongs to a participant.
 Status CheckCompleteCoverage(const ParallelTopology& topology,
-                             std::span<const TensorDescriptor> tensors,
-                             std::span<const PlacementFragment> fragments,
+                             std::span<const TensorDescriptor> tensors, FragmentSpan fragments,
                              std::span<const uint32_t> tensor_of);
 
 }  // namespace mooncake::manifest

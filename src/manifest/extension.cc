@@ -460,8 +460,7 @@ Extents ScaleShape(const TensorDescriptor& tensor) {
 }
 
 Status CheckBlockScales(const TensorPositions& positions, std::span<const TensorDescriptor> tensors,
-                        std::span<const PlacementFragment> fragments,
-                        std::span<const uint32_t> tensor_of) {
+                        FragmentSpan fragments, std::span<const uint32_t> tensor_of) {
   std::vector<std::vector<uint32_t>> fragments_of;  // made when the first tensor needs it
   for (const TensorDescriptor& weight : tensors) {
     if (weight.extension == nullptr || !weight.extension->block_scales) continue;

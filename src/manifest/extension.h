@@ -50,8 +50,7 @@ Status CheckOwnership(const ParticipantTable& participants, const TensorDescript
 // Every rank that holds elements of a tensor with block scales holds their scales. `tensors` as
 // `positions` was made from them.
 Status CheckBlockScales(const TensorPositions& positions, std::span<const TensorDescriptor> tensors,
-                        std::span<const PlacementFragment> fragments,
-                        std::span<const uint32_t> tensor_of);
+                        FragmentSpan fragments, std::span<const uint32_t> tensor_of);
 
 // The shape of the scale tensor that the tensor's block scales call for.
 Extents ScaleShape(const TensorDescriptor& tensor);

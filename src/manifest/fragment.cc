@@ -7,22 +7,26 @@
 
 namespace mooncake::manifest {
 
+Status NormalizeFragment(PlacementFragment& fragment, FragmentForm form) {
+  const int64_t least = form == FragmentForm::kExtended ? 0 : 1;
+  MC_RETURN_IF_ERROR(CheckAllAtLeast("global_offset", fragment.global_offset, 0));
+  MC_RETURN_IF_ERROR(CheckAllAtLeast("local_shape", fragment.local_shape, least));
+  MC_RETURN_IF_ERROR(CheckText("tensor_id", fragment.tensor_id));
+  MC_RETURN_IF_ERROR(CheckUnsignedAtLeast("nbytes", fragment.nbytes, static_cast<uint64_t>(least)));
+  MC_RETURN_IF_ERROR(MakeParallelRank(fragment.rank).status());
+  MC_RETURN_IF_ERROR(CheckAtLeast("pipeline_stage_id", fragment.pipeline_stage_id, 0));
+  MC_RETURN_IF_ERROR(NormalizeAliases(fragment.tensor_id, fragment.aliases));
+  if (fragment.slot && form == FragmentForm::kBase) {
+    return InvalidArgument(fmt::format("slot is for fragments of extended tensors: {} of {}",
+                                       *fragment.slot, fragment.tensor_id));
+  }
+  return CheckAtLeast("slot", fragment.slot, 0);
+}
+
 Result<PlacementFragment> MakePlacementFragment(PlacementFragment fields,
                                                 std::optional<std::string> placement_fragment_id,
                                                 FragmentForm form) {
-  const int64_t least = form == FragmentForm::kExtended ? 0 : 1;
-  MC_RETURN_IF_ERROR(CheckAllAtLeast("global_offset", fields.global_offset, 0));
-  MC_RETURN_IF_ERROR(CheckAllAtLeast("local_shape", fields.local_shape, least));
-  MC_RETURN_IF_ERROR(CheckText("tensor_id", fields.tensor_id));
-  MC_RETURN_IF_ERROR(CheckUnsignedAtLeast("nbytes", fields.nbytes, static_cast<uint64_t>(least)));
-  MC_RETURN_IF_ERROR(MakeParallelRank(fields.rank).status());
-  MC_RETURN_IF_ERROR(CheckAtLeast("pipeline_stage_id", fields.pipeline_stage_id, 0));
-  MC_RETURN_IF_ERROR(NormalizeAliases(fields.tensor_id, fields.aliases));
-  if (fields.slot && form == FragmentForm::kBase) {
-    return InvalidArgument(fmt::format("slot is for fragments of extended tensors: {} of {}",
-                                       *fields.slot, fields.tensor_id));
-  }
-  MC_RETURN_IF_ERROR(CheckAtLeast("slot", fields.slot, 0));
+  MC_RETURN_IF_ERROR(NormalizeFragment(fields, form));
   if (placement_fragment_id) {
     MC_RETURN_IF_ERROR(CheckText("placement_fragment_id", *placement_fragment_id));
     fields.placement_fragment_id = *std::move(placement_fragment_id);

@@ -8,103 +8,96 @@
 #include "manifest/extension.h"
 #include "manifest/field_checks.h"
 #include "manifest/hashing.h"
-#include "manifest/rank_order.h"
-#include "manifest/sorting.h"
 #include "manifest/tiling.h"
 #include "manifest/validate.h"
 
 namespace mooncake::manifest {
 
-Result<TensorPositions> TensorPositions::Of(std::span<const TensorDescriptor> tensors) {
+Result<TensorPositions> TensorPositions::OfPointers(std::vector<const TensorDescriptor*> tensors) {
   TensorPositions result;
   result.positions_.reserve(tensors.size());
   for (uint32_t i = 0; i < tensors.size(); ++i) {
-    if (!result.positions_.try_emplace(tensors[i].tensor_id, i).second) {
-      return InvalidArgument("duplicate tensor_id: " + tensors[i].tensor_id);
+    if (!result.positions_.try_emplace(tensors[i]->tensor_id, i).second) {
+      return InvalidArgument("duplicate tensor_id: " + tensors[i]->tensor_id);
     }
   }
+  result.tensors_ = std::move(tensors);
   return result;
 }
 
 namespace {
 
-// What must be distinct among a set's fragments: (tensor, rank, offset, shape, slot).
-struct LogicalBox {
-  int64_t tensor = 0;
-  const PlacementFragment* fragment = nullptr;
+// Positions of fragments by tensor: those of tensor t, ascending, are members[begins[t]] ...
+// members[begins[t + 1] - 1].
+struct ByTensor {
+  std::vector<uint32_t> begins;
+  std::vector<uint32_t> members;
 
-  friend bool operator==(const LogicalBox& a, const LogicalBox& b) {
-    return a.tensor == b.tensor && a.fragment->rank == b.fragment->rank &&
-           a.fragment->global_offset == b.fragment->global_offset &&
-           a.fragment->local_shape == b.fragment->local_shape &&
-           a.fragment->slot == b.fragment->slot;
+  ByTensor(std::span<const uint32_t> tensor_of, size_t tensors)
+      : begins(tensors + 1), members(tensor_of.size()) {
+    for (const uint32_t tensor : tensor_of) ++begins[tensor + 1];
+    for (size_t t = 0; t < tensors; ++t) begins[t + 1] += begins[t];
+    std::vector<uint32_t> next(begins.begin(), begins.end() - 1);
+    for (uint32_t i = 0; i < tensor_of.size(); ++i) members[next[tensor_of[i]]++] = i;
   }
-};
-struct LogicalBoxHash {
-  size_t operator()(const LogicalBox& box) const {
-    return HashFold()
-        .Add(static_cast<uint64_t>(box.tensor))
-        .Add(box.fragment->rank)
-        .Add(std::span(box.fragment->global_offset))
-        .Add(std::span(box.fragment->local_shape))
-        .value();
+  std::span<const uint32_t> of(size_t tensor) const {
+    return std::span(members).subspan(begins[tensor], begins[tensor + 1] - begins[tensor]);
   }
 };
 
-}  // namespace
+// What is wrong with a fragment on its own, and where it stands: of several faults the contract
+// names that of the first fragment.
+struct FragmentFault {
+  size_t position = SIZE_MAX;
+  Status status;
+};
 
-Result<std::vector<uint32_t>> CheckFragments(const TensorPositions& positions,
-                                             std::span<const TensorDescriptor> tensors,
-                                             std::span<const PlacementFragment> fragments) {
-  std::vector<uint32_t> tensor_of;
-  tensor_of.reserve(fragments.size());
-  std::unordered_set<LogicalBox, LogicalBoxHash> boxes;
-  boxes.reserve(fragments.size());
-  const std::string* previous_id = nullptr;
-  for (const PlacementFragment& fragment : fragments) {
-    const std::string& id = fragment.placement_fragment_id;
-    if (previous_id != nullptr && id == *previous_id) {
-      return InvalidArgument("duplicate fragment_id: " + id);
-    }
-    previous_id = &id;
-    const int64_t tensor = positions.Find(fragment.tensor_id);
-    if (tensor < 0) return InvalidArgument("unknown tensor_id: " + fragment.tensor_id);
-    if (!boxes.insert({tensor, &fragment}).second) {
-      return InvalidArgument(
-          fmt::format("duplicate logical fragment for tensor and parallel rank: {}: {} at {}", id,
-                      fragment.tensor_id, ToText(fragment.rank)));
-    }
-    MC_RETURN_IF_ERROR(ValidateFragmentGeometry(tensors[tensor], id, fragment.global_offset,
-                                                fragment.local_shape, fragment.nbytes));
-    MC_RETURN_IF_ERROR(
-        CheckFragmentCuts(tensors[tensor], id, fragment.global_offset, fragment.local_shape));
-    tensor_of.push_back(static_cast<uint32_t>(tensor));
-  }
-  return tensor_of;
+// Compares what must be distinct among one tensor's fragments of one rank.
+bool SameLogicalBox(const PlacementFragment& a, const PlacementFragment& b) {
+  return a.global_offset == b.global_offset && a.local_shape == b.local_shape && a.slot == b.slot;
 }
 
-Status CheckBoxesDisjoint(std::span<const TensorDescriptor> tensors,
-                          std::span<const PlacementFragment> fragments,
-                          std::span<const uint32_t> tensor_of) {
-  const auto same_group = [&](uint32_t a, uint32_t b) {
-    return tensor_of[a] == tensor_of[b] && fragments[a].rank == fragments[b].rank;
+// The first position whose box an earlier one of the same tensor has; SIZE_MAX when there is none.
+size_t FirstRepeated(std::span<const PlacementFragment> fragments, const ByTensor& by_tensor,
+                     size_t tensors) {
+  struct BoxHash {
+    size_t operator()(const PlacementFragment* f) const {
+      return HashFold().Add(std::span(f->global_offset)).Add(std::span(f->local_shape)).value();
+    }
   };
-  const std::vector<uint32_t> order =
-      SortedPositions(fragments.size(), [&](uint32_t a, uint32_t b) {
-        if (tensor_of[a] != tensor_of[b]) return tensor_of[a] < tensor_of[b];
-        return RankLess(fragments[a].rank, fragments[b].rank);
-      });
+  struct SameBox {
+    bool operator()(const PlacementFragment* a, const PlacementFragment* b) const {
+      return SameLogicalBox(*a, *b);
+    }
+  };
+  size_t first = SIZE_MAX;
+  for (size_t tensor = 0; tensor < tensors; ++tensor) {
+    const std::span<const uint32_t> members = by_tensor.of(tensor);
+    if (members.size() < 2) continue;
+    std::unordered_set<const PlacementFragment*, BoxHash, SameBox> boxes;
+    for (const uint32_t member : members) {
+      if (boxes.insert(&fragments[member]).second) continue;
+      first = std::min<size_t>(first, member);
+      break;
+    }
+  }
+  return first;
+}
+
+Status CheckBoxesDisjoint(const TensorPositions& positions,
+                          std::span<const PlacementFragment> fragments, const ByTensor& by_tensor) {
   std::vector<BoxView> boxes;
-  for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+  for (size_t tensor = 0; tensor < positions.size(); ++tensor) {
+    const std::span<const uint32_t> members = by_tensor.of(tensor);
+    if (members.size() < 2 || positions[tensor].is_owned()) continue;
     boxes.clear();
-    for (end = begin; end < order.size() && same_group(order[begin], order[end]); ++end) {
-      const PlacementFragment& fragment = fragments[order[end]];
-      if (fragment.is_empty() || tensors[tensor_of[order[end]]].is_owned()) continue;
-      boxes.push_back({fragment.global_offset, fragment.local_shape});
+    for (const uint32_t member : members) {
+      const PlacementFragment& fragment = fragments[member];
+      if (!fragment.is_empty()) boxes.push_back({fragment.global_offset, fragment.local_shape});
     }
     MC_ASSIGN_OR_RETURN(const bool overlap, AnyOverlap(boxes));
     if (!overlap) continue;
-    const PlacementFragment& fragment = fragments[order[begin]];
+    const PlacementFragment& fragment = fragments[members[0]];
     return InvalidArgument(
         fmt::format("logical fragment boxes overlap for tensor and parallel rank: {} at {}",
                     fragment.tensor_id, ToText(fragment.rank)));
@@ -112,13 +105,58 @@ Status CheckBoxesDisjoint(std::span<const TensorDescriptor> tensors,
   return OkStatus();
 }
 
-Status CheckAliasGroups(const TensorPositions& positions, std::span<const TensorDescriptor> tensors,
-                        std::span<const PlacementFragment> fragments,
+}  // namespace
+
+Result<std::vector<uint32_t>> CheckPartFragments(const TensorPositions& positions,
+                                                 std::span<const PlacementFragment> fragments) {
+  std::vector<uint32_t> tensor_of;
+  tensor_of.reserve(fragments.size());
+  // The contract looks at one fragment after another: is its id new, its tensor known, its box new,
+  // its geometry right? Boxes are compared afterwards, tensor by tensor.
+  FragmentFault geometry;
+  Status unknown;
+  const std::string* previous_id = nullptr;
+  for (const PlacementFragment& fragment : fragments) {
+    const std::string& id = fragment.placement_fragment_id;
+    const int64_t tensor = positions.Find(fragment.tensor_id);
+    if (previous_id != nullptr && id == *previous_id) {
+      unknown = InvalidArgument("duplicate fragment_id: " + id);
+    } else if (tensor < 0) {
+      unknown = InvalidArgument("unknown tensor_id: " + fragment.tensor_id);
+    }
+    if (!unknown.ok()) break;
+    previous_id = &id;
+    tensor_of.push_back(static_cast<uint32_t>(tensor));
+    if (!geometry.status.ok()) continue;
+    geometry.status =
+        ValidateFragmentGeometry(positions[static_cast<size_t>(tensor)], id, fragment.global_offset,
+                                 fragment.local_shape, fragment.nbytes);
+    if (geometry.status.ok()) {
+      geometry.status = CheckFragmentCuts(positions[static_cast<size_t>(tensor)], id,
+                                          fragment.global_offset, fragment.local_shape);
+    }
+    if (!geometry.status.ok()) geometry.position = tensor_of.size() - 1;
+  }
+  const ByTensor by_tensor(tensor_of, positions.size());
+  const size_t repeated = FirstRepeated(fragments, by_tensor, positions.size());
+  if (repeated != SIZE_MAX && repeated <= geometry.position) {
+    const PlacementFragment& fragment = fragments[repeated];
+    return InvalidArgument(
+        fmt::format("duplicate logical fragment for tensor and parallel rank: {}: {} at {}",
+                    fragment.placement_fragment_id, fragment.tensor_id, ToText(fragment.rank)));
+  }
+  MC_RETURN_IF_ERROR(std::move(geometry.status));
+  MC_RETURN_IF_ERROR(std::move(unknown));
+  MC_RETURN_IF_ERROR(CheckBoxesDisjoint(positions, fragments, by_tensor));
+  return tensor_of;
+}
+
+Status CheckAliasGroups(const TensorPositions& positions, FragmentSpan fragments,
                         std::span<const uint32_t> tensor_of) {
   constexpr uint32_t kUnseen = UINT32_MAX;
   constexpr uint32_t kMixed = UINT32_MAX - 1;
   AliasGroupNumbers numbers;
-  std::vector<uint32_t> group_of_tensor(tensors.size(), kUnseen);
+  std::vector<uint32_t> group_of_tensor(positions.size(), kUnseen);
   for (size_t i = 0; i < fragments.size(); ++i) {
     const uint32_t number = numbers.NumberOf(fragments[i].aliases);
     uint32_t& group = group_of_tensor[tensor_of[i]];

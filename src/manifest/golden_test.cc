@@ -29,7 +29,7 @@ TEST(Golden, FragmentIds) {
   for (const auto& vector : Vectors()["fragment_ids"]) {
     const auto& input = vector["input"];
     PlacementFragment fragment;
-    fragment.tensor_id = input["tensor_id"];
+    fragment.tensor_id = input["tensor_id"].get<std::string>();
     fragment.global_offset = input["global_offset"].get<Extents>();
     fragment.local_shape = input["local_shape"].get<Extents>();
     fragment.nbytes = input["nbytes"];

@@ -156,7 +156,7 @@ TEST(Identity, InputOrderNeverMatters) {
                            .placement_id = placement->placement_id};
     std::shuffle(fields.parts.begin(), fields.parts.end(), random);
     for (PlacementPart& part : fields.parts) {
-      std::shuffle(part.tensors.begin(), part.tensors.end(), random);
+      std::shuffle(part.tensors.pointers().begin(), part.tensors.pointers().end(), random);
       std::shuffle(part.fragments.begin(), part.fragments.end(), random);
     }
     RC_ASSERT(*MakePlacement(fields).value() == *placement);

@@ -28,7 +28,7 @@ Result<std::vector<uint32_t>> MatchInventory(const std::vector<TensorDescriptor>
   std::vector<uint32_t> tensor_of;
   tensor_of.reserve(fragments.size());
   std::vector<bool> referenced(tensors.size());
-  const std::string* unknown = nullptr;
+  const SharedText* unknown = nullptr;
   for (const PlacementFragment& fragment : fragments) {
     const auto it = positions.find(fragment.tensor_id);
     if (it != positions.end()) {
@@ -39,7 +39,7 @@ Result<std::vector<uint32_t>> MatchInventory(const std::vector<TensorDescriptor>
     }
   }
   if (unknown != nullptr) return InvalidArgument("unknown tensor_id: " + *unknown);
-  const std::string* unreferenced = nullptr;
+  const SharedText* unreferenced = nullptr;
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (referenced[i]) continue;
     if (unreferenced == nullptr || tensors[i].tensor_id < *unreferenced) {
@@ -73,7 +73,7 @@ std::vector<PlacementPart> EmptyParts(const FragmentInventory& inventory) {
   return parts;
 }
 
-// Moves every fragment into its rank's part and copies the tensors that part needs.
+// Moves every fragment into its rank's part, and gives each part the tensors it needs.
 Status Distribute(FragmentInventory& inventory, std::span<const uint32_t> tensor_of,
                   std::vector<PlacementPart>& parts) {
   std::map<ParallelRank, size_t, RankOrder> part_of;
@@ -90,12 +90,15 @@ Status Distribute(FragmentInventory& inventory, std::span<const uint32_t> tensor
     tensors_of_part[it->second].push_back(tensor_of[i]);
     parts[it->second].fragments.push_back(std::move(fragment));
   }
+  inventory.fragments = {};
+  SharedTensors tensors(std::move(inventory.tensors));
+  const std::vector<SharedTensors::Pointer>& shared = tensors.pointers();
   for (size_t i = 0; i < parts.size(); ++i) {
     std::vector<uint32_t>& positions = tensors_of_part[i];
     std::sort(positions.begin(), positions.end());
     positions.erase(std::unique(positions.begin(), positions.end()), positions.end());
     for (const uint32_t position : positions) {
-      parts[i].tensors.push_back(inventory.tensors[position]);
+      parts[i].tensors.push_back(shared[position]);
     }
   }
   return OkStatus();

@@ -126,28 +126,28 @@ Result<PlacementPart> ReadPart(JsonValue value, int64_t index, bool extended) {
 }
 
 // Gives every part the tensors its fragments belong to.
-Status AttachTensors(const std::vector<TensorDescriptor>& tensors,
-                     std::vector<PlacementPart>& parts) {
+Status AttachTensors(const SharedTensors& tensors, std::vector<PlacementPart>& parts) {
   struct Entry {
-    const TensorDescriptor* tensor;
+    SharedTensors::Pointer tensor;
     size_t used_by = 0;  // 1 + the last part that took the tensor
   };
   std::unordered_map<std::string_view, Entry> by_id;
   by_id.reserve(tensors.size());
-  for (const TensorDescriptor& tensor : tensors) {
-    if (!by_id.try_emplace(tensor.tensor_id, Entry{&tensor}).second) {
-      return InvalidArgument("duplicate tensor_id in placement JSON: " + tensor.tensor_id);
+  for (const SharedTensors::Pointer& tensor : tensors.pointers()) {
+    if (!by_id.try_emplace(tensor->tensor_id, Entry{tensor}).second) {
+      return InvalidArgument("duplicate tensor_id in placement JSON: " + tensor->tensor_id);
     }
   }
   for (size_t i = 0; i < parts.size(); ++i) {
-    for (const PlacementFragment& fragment : parts[i].fragments) {
+    for (PlacementFragment& fragment : parts[i].fragments) {
       const auto it = by_id.find(fragment.tensor_id);
       if (it == by_id.end()) {
         return InvalidArgument("unknown tensor_id in placement part: " + fragment.tensor_id);
       }
+      fragment.tensor_id = it->second.tensor->tensor_id;  // one text for all ranks
       if (it->second.used_by == i + 1) continue;
       it->second.used_by = i + 1;
-      parts[i].tensors.push_back(*it->second.tensor);
+      parts[i].tensors.push_back(it->second.tensor);
     }
   }
   for (const TensorDescriptor& tensor : tensors) {
@@ -181,7 +181,7 @@ Result<PlacementFields> ReadPlacement(JsonValue root, bool& extended) {
   MC_ASSIGN_OR_RETURN(placement.weight_generation,
                       ReadUnsigned(fields[8], {"weight_generation"}, 0));
   MC_ASSIGN_OR_RETURN(placement.topology, ReadTopology(fields[7]));
-  MC_ASSIGN_OR_RETURN(const std::vector<TensorDescriptor> tensors,
+  MC_ASSIGN_OR_RETURN(std::vector<TensorDescriptor> tensors,
                       ReadArray<TensorDescriptor>(
                           fields[6], {"placement tensors"}, [extended](JsonValue value, int64_t i) {
                             return ReadTensor(value, {"placement tensor", i},
@@ -192,7 +192,7 @@ Result<PlacementFields> ReadPlacement(JsonValue root, bool& extended) {
                                                [extended](JsonValue value, int64_t i) {
                                                  return ReadPart(value, i, extended);
                                                }));
-  MC_RETURN_IF_ERROR(AttachTensors(tensors, placement.parts));
+  MC_RETURN_IF_ERROR(AttachTensors(SharedTensors(std::move(tensors)), placement.parts));
   for (PlacementPart& part : placement.parts) {
     part.resource_id = placement.resource_id;
     part.revision = placement.revision;

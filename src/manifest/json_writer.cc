@@ -1,5 +1,6 @@
 #include "manifest/json_writer.h"
 
+#include <array>
 #include <charconv>
 
 namespace mooncake::manifest {
@@ -26,6 +27,16 @@ char ShortEscape(char c) {
     default:
       return 0;
   }
+}
+
+// Printable ASCII without an escape.
+bool IsPlain(char c) {
+  static constexpr std::array<bool, 256> kPlain = [] {
+    std::array<bool, 256> plain{};
+    for (size_t byte = 0x20; byte < 0x7F; ++byte) plain[byte] = byte != '"' && byte != '\\';
+    return plain;
+  }();
+  return kPlain[static_cast<uint8_t>(c)];
 }
 
 }  // namespace
@@ -62,6 +73,12 @@ void JsonWriter::Text(std::string_view text) {
   buffer_ += '"';
   size_t at = 0;
   while (at < text.size()) {
+    // What stands for itself is written at once.
+    size_t plain = at;
+    while (plain < text.size() && IsPlain(text[plain])) ++plain;
+    buffer_.append(text, at, plain - at);
+    at = plain;
+    if (at == text.size()) break;
     const char c = text[at];
     const auto byte = static_cast<uint8_t>(c);
     if (const char escape = ShortEscape(c); escape != 0) {
@@ -83,9 +100,13 @@ void JsonWriter::Text(std::string_view text) {
 
 template <std::integral Integer>
 void JsonWriter::Number(Integer value) {
+  if (value >= 0 && value < 10) {  // most: ranks, offsets
+    buffer_ += static_cast<char>('0' + static_cast<int>(value));
+    return;
+  }
   char digits[24];
   const auto [end, error] = std::to_chars(digits, digits + sizeof(digits), value);
-  Raw({digits, static_cast<size_t>(end - digits)});
+  buffer_.append(digits, static_cast<size_t>(end - digits));
 }
 
 template void JsonWriter::Number(int64_t);

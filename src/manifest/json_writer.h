@@ -23,9 +23,11 @@ enum class Escaping : uint8_t {
 class JsonWriter {
  public:
   // Into memory.
-  explicit JsonWriter(Escaping escaping) : escaping_(escaping) {}
+  explicit JsonWriter(Escaping escaping) : escaping_(escaping) { buffer_.reserve(kSmallBytes); }
   // Into `hash`, which outlives the writer; memory stays small. Call Flush before reading it.
-  JsonWriter(Escaping escaping, Sha256& hash) : escaping_(escaping), hash_(&hash) {}
+  JsonWriter(Escaping escaping, Sha256& hash) : escaping_(escaping), hash_(&hash) {
+    buffer_.reserve(kFlushBytes + kSmallBytes);
+  }
 
   void Raw(std::string_view text) {
     buffer_ += text;
@@ -56,6 +58,7 @@ class JsonWriter {
 
  private:
   static constexpr size_t kFlushBytes = 64 * 1024;
+  static constexpr size_t kSmallBytes = 512;  // a fragment's text
 
   void Escape(uint32_t code_unit);
   // Writes the character that starts at `at`; returns the position behind it.

@@ -5,19 +5,21 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "manifest/types.h"
 
 namespace mooncake::manifest {
 
 namespace detail {
-template <class T>
-const T* FindSorted(std::span<const T> sorted, std::string_view id, std::string T::*member) {
+template <class Sorted, class Member>
+auto FindSorted(const Sorted& sorted, std::string_view id, Member member)
+    -> const std::remove_cvref_t<decltype(sorted[0])>* {
   auto it = std::lower_bound(sorted.begin(), sorted.end(), id,
-                             [member](const T& value, std::string_view key) {
+                             [member](const auto& value, std::string_view key) {
                                return std::string_view(value.*member) < key;
                              });
-  return it != sorted.end() && (*it).*member == id ? &*it : nullptr;
+  return it != sorted.end() && std::string_view((*it).*member) == id ? &*it : nullptr;
 }
 }  // namespace detail
 
@@ -26,16 +28,18 @@ inline const TensorDescriptor* FindTensor(std::span<const TensorDescriptor> sort
                                           std::string_view tensor_id) {
   return detail::FindSorted(sorted, tensor_id, &TensorDescriptor::tensor_id);
 }
+inline const TensorDescriptor* FindTensor(const SharedTensors& sorted, std::string_view tensor_id) {
+  return detail::FindSorted(sorted, tensor_id, &TensorDescriptor::tensor_id);
+}
 
-inline const PlacementFragment* FindFragment(std::span<const PlacementFragment> sorted,
+inline const PlacementFragment* FindFragment(FragmentSpan sorted,
                                              std::string_view placement_fragment_id) {
   return detail::FindSorted(sorted, placement_fragment_id,
                             &PlacementFragment::placement_fragment_id);
 }
 
 inline const PlacementPart* FindPart(const Placement& placement, std::string_view participant_id) {
-  return detail::FindSorted(std::span<const PlacementPart>(placement.parts), participant_id,
-                            &PlacementPart::participant_id);
+  return detail::FindSorted(placement.parts, participant_id, &PlacementPart::participant_id);
 }
 
 // Whether the part has anything to be moved or bound.
@@ -46,8 +50,8 @@ inline bool HoldsElements(const PlacementPart& part) {
 
 inline const TopologyParticipant* FindParticipant(const ParallelTopology& topology,
                                                   std::string_view participant_id) {
-  return detail::FindSorted(std::span<const TopologyParticipant>(topology.participants),
-                            participant_id, &TopologyParticipant::participant_id);
+  return detail::FindSorted(topology.participants, participant_id,
+                            &TopologyParticipant::participant_id);
 }
 
 }  // namespace mooncake::manifest

@@ -111,6 +111,49 @@ void BM_StoredManifestFromJson(benchmark::State& state) {
 }
 BENCHMARK(BM_StoredManifestFromJson)->Apply(Args);
 
+// One participant's views of one allocation, fragment after fragment: docs/performance.md aims at
+// 200 ms for 100,000.
+void BM_ValidateOneAllocation(benchmark::State& state) {
+  const auto placement = PlacementFromFragments(Inventory(state.range(0), 1)).value();
+  const PlacementPart& part = placement->parts[0];
+  RuntimeBinding binding;
+  binding.resource_id = placement->resource_id;
+  binding.placement_id = placement->placement_id;
+  binding.placement_digest = placement->digest;
+  binding.instance_id = "instance";
+  binding.lease_id = "lease";
+  binding.revision = placement->revision;
+  binding.participant_id = part.participant_id;
+  constexpr uint64_t kFirst = 1 << 20;
+  uint64_t bytes = 0;
+  for (const PlacementFragment& fragment : part.fragments) bytes += fragment.nbytes;
+  uint64_t offset = 0;
+  for (const PlacementFragment& fragment : part.fragments) {
+    binding.fragments.push_back(
+        {.placement_fragment_id = fragment.placement_fragment_id,
+         .fragment_id = fragment.placement_fragment_id,
+         .address = kFirst + offset,
+         .nbytes = fragment.nbytes,
+         .worker_id = "worker",
+         .endpoint = "host:1",
+         .device = "cuda:0",
+         .itemsize = 2,
+         .local_shape = fragment.local_shape,
+         .strides_bytes = CanonicalStridesBytes(fragment.local_shape, 2).value(),
+         .storage_address = kFirst,
+         .storage_nbytes = bytes,
+         .storage_offset_bytes = offset});
+    offset += fragment.nbytes;
+  }
+  const RuntimeBindingPtr made = MakeRuntimeBinding(std::move(binding)).value();
+  for (auto _ : state) MC_CHECK(ValidateRuntimeBinding(*placement, *made).ok());
+}
+BENCHMARK(BM_ValidateOneAllocation)
+    ->Arg(10'000)
+    ->Arg(100'000)
+    ->Arg(300'000)
+    ->Unit(benchmark::kMillisecond);
+
 void BM_ValidateRuntimeBindings(benchmark::State& state) {
   const auto placement = PlacementFromFragments(Inventory(state.range(0), state.range(1))).value();
   std::vector<RuntimeBindingPtr> bindings;

@@ -58,7 +58,11 @@ TEST(Part, Checks) {
               Refused("logical fragment boxes overlap for tensor and parallel rank: w"));
   EXPECT_THAT(with([](P& p) { p.fragments[0].placement_fragment_id = ""; }),
               Refused("placement_fragment_id must be a non-empty string"));
-  EXPECT_THAT(with([](P& p) { p.tensors[0].itemsize = 0; }),
+  EXPECT_THAT(with([](P& p) {
+                TensorDescriptor tensor = p.tensors[0];
+                tensor.itemsize = 0;
+                p.tensors = {tensor};
+              }),
               Refused("itemsize must be at least 1"));
 }
 
@@ -124,7 +128,11 @@ TEST(Placement, ChecksThePartSet) {
                 p.parts[1].fragments[0].rank.tp = 0;
               }),
               Refused("placement part rank differs from topology"));
-  EXPECT_THAT(with([](P& p) { p.parts[1].tensors[0].layout_fingerprint = "v2"; }),
+  EXPECT_THAT(with([](P& p) {
+                TensorDescriptor tensor = p.parts[1].tensors[0];
+                tensor.layout_fingerprint = "v2";
+                p.parts[1].tensors = {tensor};
+              }),
               Refused("placement part tensor descriptor mismatch: w"));
   EXPECT_THAT(with([](P& p) {
                 p.parts[1].fragments[0].placement_fragment_id =

@@ -11,6 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "manifest/item_refs.h"
+#include "manifest/shared_text.h"
+
 namespace mooncake::manifest {
 
 // Extents or offsets, outermost dimension first; elements, not bytes.
@@ -109,7 +112,7 @@ struct TensorExtension {
 // -------------------------------------------------------------------------------------------------
 
 struct TensorDescriptor {
-  std::string tensor_id;
+  SharedText tensor_id;
   Extents global_shape;
   std::string dtype;
   int64_t itemsize = 0;
@@ -125,6 +128,9 @@ struct TensorDescriptor {
 };
 // Everything but the id: what alias members must share.
 bool EqualApartFromId(const TensorDescriptor& a, const TensorDescriptor& b);
+// A descriptor stands in the part of every rank that holds a fragment of the tensor, and lies in
+// memory once.
+using SharedTensors = SharedList<TensorDescriptor>;
 
 struct TopologyParticipant {
   std::string participant_id;
@@ -145,7 +151,7 @@ struct ParallelTopology {
 };
 
 struct PlacementFragment {
-  std::string tensor_id;
+  SharedText tensor_id;
   Extents global_offset;
   Extents local_shape;
   uint64_t nbytes = 0;
@@ -160,6 +166,9 @@ struct PlacementFragment {
   friend bool operator==(const PlacementFragment&, const PlacementFragment&) = default;
 };
 
+using FragmentRefs = ItemRefs<PlacementFragment>;
+using FragmentSpan = ItemSpan<PlacementFragment>;
+
 // One participant's share of a placement.
 struct PlacementPart {
   std::string resource_id;
@@ -169,14 +178,19 @@ struct PlacementPart {
   std::string topology_id;
   std::string participant_id;
   ParallelRank rank;
-  std::vector<TensorDescriptor> tensors;     // sorted by tensor_id
+  SharedTensors tensors;                     // sorted by tensor_id
   std::vector<PlacementFragment> fragments;  // sorted by placement_fragment_id
 
   friend bool operator==(const PlacementPart&, const PlacementPart&) = default;
 };
 
-// A complete, validated placement (the contract's WeightPlacementManifest).
+// A complete, validated placement (the contract's WeightPlacementManifest). Its fragments lie in
+// its parts, so it is moved but never copied.
 struct Placement {
+  Placement() = default;
+  Placement(Placement&&) = default;
+  Placement& operator=(Placement&&) = default;
+
   std::string resource_id;
   std::string placement_id;
   std::string revision;
@@ -185,7 +199,8 @@ struct Placement {
   ParallelTopology topology;
   std::vector<PlacementPart> parts;          // sorted by participant_id
   std::vector<TensorDescriptor> tensors;     // sorted by tensor_id, no duplicates
-  std::vector<PlacementFragment> fragments;  // all parts', sorted by placement_fragment_id
+  FragmentRefs fragments;                    // all parts', sorted by placement_fragment_id
+  std::vector<uint32_t> tensor_of;           // position of each fragment's tensor
   std::vector<std::string> omitted_tensors;  // extended form; sorted
   bool extended = false;                     // uses an extended form; set by the factory
   std::string digest;                        // hex SHA-256 of the JSON; set by the factory
@@ -193,13 +208,17 @@ struct Placement {
   // (canonical.h); set by the factory.
   std::string geometry_digest;
 
-  friend bool operator==(const Placement&, const Placement&) = default;
+  // All else follows from these.
+  friend bool operator==(const Placement& a, const Placement& b) {
+    return a.digest == b.digest && a.placement_id == b.placement_id && a.topology == b.topology &&
+           a.parts == b.parts && a.omitted_tensors == b.omitted_tensors;
+  }
 };
 using PlacementPtr = std::shared_ptr<const Placement>;
 
 struct StoredFragment {
   std::string fragment_id;
-  std::string tensor_id;
+  SharedText tensor_id;
   Extents global_offset;
   Extents local_shape;
   std::string object_key;

@@ -66,6 +66,9 @@ Result<PlacementFragment> MakePlacementFragment(
     PlacementFragment fields, std::optional<std::string> placement_fragment_id = std::nullopt,
     FragmentForm form = FragmentForm::kBase);
 
+// All of MakePlacementFragment but the id, in place.
+Status NormalizeFragment(PlacementFragment& fragment, FragmentForm form);
+
 Result<StoredFragment> MakeStoredFragment(StoredFragment fields);
 
 Result<StoredManifestIdentity> MakeStoredManifestIdentity(StoredManifestIdentity fields);

@@ -164,7 +164,7 @@ void MasterThreadsTest::HammerAndCheck(rpc::MasterApi& api, int clients, int rou
   }
   for (std::thread& thread : threads) thread.join();
 
-  const auto total = static_cast<uint64_t>(clients * rounds);
+  const auto total = static_cast<uint64_t>(clients) * static_cast<uint64_t>(rounds);
   std::set<uint64_t> imports, leases;
   for (const auto& hammer : hammers) {
     imports.insert(hammer->import_ids.begin(), hammer->import_ids.end());
@@ -248,6 +248,7 @@ TEST_F(MasterThreadsTest, StopAnswersWhoeverIsWaiting) {
   rpc::GrpcMaster api(Listen(), {.total_timeout_ms = 500});
   std::atomic<bool> stop = false;
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       while (!stop) (void)api.GetCluster({});

@@ -35,7 +35,9 @@ TEST(SnapshotFrames, GiveBackEveryRecordInOrder) {
   for (int i = 0; i < 40; ++i) {
     records.emplace_back("weights", std::string(300'000 + i, static_cast<char>('a' + i % 26)));
   }
-  records.emplace_back("weights", std::string(9'000'000, 'z'));
+  std::string larger_than_a_frame;
+  larger_than_a_frame.resize(9'000'000, 'z');
+  records.emplace_back("weights", larger_than_a_frame);
   records.emplace_back("end of it", "x");
   const auto read = Read(Build(records));
   ASSERT_TRUE(read.ok()) << read.status().ToString();

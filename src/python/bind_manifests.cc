@@ -4,9 +4,9 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
-#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -37,8 +37,8 @@ class Originals {
  public:
   void Add(const std::string& id, nb::handle object) { by_id_.try_emplace(id, object); }
 
-  template <class T>
-  nb::tuple In(const std::vector<T>& sorted, std::string T::*id) const {
+  template <class Sorted, class Id>
+  nb::tuple In(const Sorted& sorted, Id id) const {
     PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(sorted.size()));
     if (tuple == nullptr) throw nb::python_error();
     for (size_t i = 0; i < sorted.size(); ++i) {
@@ -131,24 +131,35 @@ nb::tuple MakePlacementFromFragments(nb::handle resource_id, nb::handle revision
   return nb::make_tuple(PlacementHandle{std::move(made)}, made_tensors, made_fragments);
 }
 
-template <class T>
-std::span<const T> Range(const std::vector<T>& items, size_t begin, size_t end) {
+template <class Iterator>
+struct ItemRange {
+  Iterator first;
+  Iterator last;
+  Iterator begin() const { return first; }
+  Iterator end() const { return last; }
+};
+
+template <class Items>
+auto Range(const Items& items, size_t begin, size_t end) {
   if (begin > end || end > items.size()) throw nb::index_error();
-  return std::span(items).subspan(begin, end - begin);
+  const auto first = items.begin();
+  return ItemRange<std::remove_const_t<decltype(first)>>{first + static_cast<ptrdiff_t>(begin),
+                                                         first + static_cast<ptrdiff_t>(end)};
 }
 
-nb::list Tensors(std::span<const manifest::TensorDescriptor> tensors) {
+template <class Items>
+nb::list Tensors(const Items& tensors) {
   Maker maker;
   nb::list made;
   for (const manifest::TensorDescriptor& tensor : tensors) made.append(maker.Tensor(tensor));
   return made;
 }
 
-template <class Fragment>
-nb::list Fragments(std::span<const Fragment> fragments) {
+template <class Items>
+nb::list Fragments(const Items& fragments) {
   Maker maker;
   nb::list made;
-  for (const Fragment& fragment : fragments) made.append(maker.Fragment(fragment));
+  for (const auto& fragment : fragments) made.append(maker.Fragment(fragment));
   return made;
 }
 

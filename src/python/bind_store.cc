@@ -269,6 +269,7 @@ nb::dict ReportFields(const client::LoadReport& report) {
   nb::dict fields;
   fields["tensors"] = report.tensors;
   fields["regions"] = report.regions;
+  fields["copies"] = report.copies;
   fields["objects"] = report.objects;
   fields["bytes_needed"] = report.bytes_needed;
   fields["bytes_moved"] = report.bytes_moved;

@@ -9,7 +9,8 @@ void BindChecks(nanobind::module_& m);     // what the small dataclasses' constr
 void BindManifests(nanobind::module_& m);  // placements, stored manifests, runtime bindings
 void BindColumns(nanobind::module_& m);    // placements from columns
 void BindGeometry(nanobind::module_& m);   // boxes
-void BindPlanner(nanobind::module_& m);    // transfer regions, plans
+void BindPlans(nanobind::module_& m);      // transfer regions, plans
+void BindPlanner(nanobind::module_& m);    // what makes plans
 void BindStore(nanobind::module_& m);      // the store's client
 
 }  // namespace mooncake::python

@@ -11,6 +11,7 @@ NB_MODULE(_core, m) {
   mooncake::python::BindManifests(m);
   mooncake::python::BindColumns(m);
   mooncake::python::BindGeometry(m);
+  mooncake::python::BindPlans(m);
   mooncake::python::BindPlanner(m);
   mooncake::python::BindStore(m);
 }

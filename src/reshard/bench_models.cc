@@ -71,8 +71,9 @@ class ModelBuilder {
     tensor.layout_fingerprint = "row-major-v1";
     DeclareAxes(layout, &tensor);
     std::sort(tensor.shard_dims.begin(), tensor.shard_dims.end());
-    tensor = manifest::MakeTensorDescriptor(std::move(tensor)).value();
-    for (manifest::PlacementPart& part : fields_.parts) AddToPart(tensor, layout, &part);
+    const auto made = std::make_shared<const manifest::TensorDescriptor>(
+        manifest::MakeTensorDescriptor(std::move(tensor)).value());
+    for (manifest::PlacementPart& part : fields_.parts) AddToPart(made, layout, &part);
   }
 
   manifest::PlacementPtr Build() {
@@ -109,8 +110,9 @@ class ModelBuilder {
     }
   }
 
-  void AddToPart(const manifest::TensorDescriptor& tensor, const Layout& layout,
+  void AddToPart(const manifest::SharedTensors::Pointer& made, const Layout& layout,
                  manifest::PlacementPart* part) {
+    const manifest::TensorDescriptor& tensor = *made;
     const ParallelRank& rank = part->rank;
     if (rank.pp != layout.stage) return;
     if (layout.expert_rank >= 0 && rank.ep != layout.expert_rank) return;
@@ -132,7 +134,7 @@ class ModelBuilder {
     fragment.nbytes = static_cast<uint64_t>(tensor.itemsize);
     for (int64_t extent : fragment.local_shape) fragment.nbytes *= static_cast<uint64_t>(extent);
     fragment.rank = rank;
-    part->tensors.push_back(tensor);
+    part->tensors.push_back(made);
     part->fragments.push_back(manifest::MakePlacementFragment(std::move(fragment)).value());
   }
 

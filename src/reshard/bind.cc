@@ -76,6 +76,7 @@ BoundOperation BoundPlan::operation(size_t index) const {
   bound.object = object_of_[index];
   bound.object_offset = plan_->source_stored_fragments()[operation.source].object_offset;
   bound.target_address = addresses_[operation.target];
+  bound.target_buffer = buffers_[operation.target];
   const auto strides = strides_.find(operation.target);
   bound.region =
       strides == strides_.end()
@@ -96,12 +97,14 @@ Result<BoundPlanPtr> BindStoredToLocalTarget(LogicalPlanPtr plan,
     const auto position = static_cast<uint32_t>(bound->addresses_.size());
     if (target.is_empty()) {
       bound->addresses_.push_back(0);
+      bound->buffers_.push_back(0);
       continue;
     }
     MC_CHECK(next < binding.fragments.size());
     const RuntimeBindingFragment& runtime = binding.fragments[next++];
     MC_CHECK(target.placement_fragment_id == runtime.placement_fragment_id);
     bound->addresses_.push_back(runtime.address);
+    bound->buffers_.push_back(runtime.storage_address);
     if (runtime.strided) bound->strides_.emplace(position, runtime.strides_bytes);
   }
   MC_CHECK(next == binding.fragments.size());

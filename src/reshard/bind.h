@@ -33,6 +33,7 @@ struct BoundOperation {
   uint32_t object = 0;          // index into BoundPlan::objects()
   uint64_t object_offset = 0;   // where the source fragment begins in its object
   uint64_t target_address = 0;  // where the target fragment begins in memory
+  uint64_t target_buffer = 0;   // where the allocation that it lies in begins
   // Relative to those two; canonical unless the target is bound to a strided view.
   geometry::StridedRegion region;
 };
@@ -59,6 +60,7 @@ class BoundPlan {
   std::vector<SourceObject> objects_;
   std::vector<uint32_t> object_of_;  // per operation
   std::vector<uint64_t> addresses_;  // per target fragment of the plan; 0: an empty one
+  std::vector<uint64_t> buffers_;    // of each, where its allocation begins
   std::unordered_map<uint32_t, manifest::Extents> strides_;  // of target fragments in strided views
 };
 using BoundPlanPtr = std::shared_ptr<const BoundPlan>;

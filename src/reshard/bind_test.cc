@@ -143,6 +143,12 @@ TEST(LoweringTest, BatchesFollowObjectsAndStayInTheirLimits) {
   EXPECT_EQ(batches_of({1, 5}).size(), 17u);  // 2 bytes of each 6-byte row are left over
   EXPECT_THAT(Lowering::Begin(bound, {0, 1}), Refused("max_batch_operations must be at least 1"));
   EXPECT_THAT(Lowering::Begin(bound, {1, 0}), Refused("max_batch_bytes must be at least 1"));
+  EXPECT_THAT(Lowering::Begin(bound, {1, 5, 0}), Refused("max_operations must be at least 1"));
+  EXPECT_TRUE(Lowering::Begin(bound, {1, 5, 17}).ok());
+  EXPECT_THAT(Lowering::Begin(bound, {1, 5, 16}),
+              Refused("lowering exceeds max_operations: 17 > 16"));
+  EXPECT_THAT(Lowering::Begin(bound, {1024, 1024, 2}),
+              Refused("lowering exceeds max_operations: 3 > 2"));
 }
 
 TEST(LoweringTest, EveryLimitGivesTheSameBytes) {

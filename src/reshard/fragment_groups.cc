@@ -19,8 +19,8 @@ bool IsDpOwned(const manifest::TensorDescriptor& tensor) {
 }
 
 void FragmentGroups::Load(const manifest::TensorDescriptor& tensor,
-                          std::span<const manifest::PlacementFragment> fragments,
-                          const FragmentsByTensor& by_tensor, size_t position, bool prove_tiling) {
+                          manifest::FragmentSpan fragments, const FragmentsByTensor& by_tensor,
+                          size_t position, bool prove_tiling) {
   // In (dp, pp, ep, tp) order. dp always selects, unless dp owns the tensor: then it selects as an
   // owner and the position of the group among dp ranks means nothing.
   std::array<bool, 4> selects{true, false, false, false};

@@ -39,8 +39,7 @@ class FragmentGroups {
   // The fragments of one tensor that hold elements. Its position in `by_tensor` is `position` and
   // it has at most geometry::kMaxRank dimensions. Group::tiles means something only with
   // `prove_tiling`.
-  void Load(const manifest::TensorDescriptor& tensor,
-            std::span<const manifest::PlacementFragment> fragments,
+  void Load(const manifest::TensorDescriptor& tensor, manifest::FragmentSpan fragments,
             const FragmentsByTensor& by_tensor, size_t position, bool prove_tiling);
 
   // The tensor's distinct boxes, ascending.

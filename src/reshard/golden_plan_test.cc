@@ -119,7 +119,7 @@ manifest::StoredManifestPtr GoldenStored() {
     const geometry::Box overlap = *geometry::MakeBox(operation["overlap_offset"].get<Extents>(),
                                                      operation["overlap_shape"].get<Extents>());
     for (const auto& from : source->fragments) {
-      if (from.tensor_id != operation["tensor_id"] ||
+      if (from.tensor_id != operation["tensor_id"].get<std::string>() ||
           !geometry::UncheckedBox(from.global_offset, from.local_shape).Contains(overlap)) {
         continue;
       }

@@ -13,7 +13,25 @@ Result<Lowering> Lowering::Begin(BoundPlanPtr plan, const LoweringLimits& limits
   if (limits.max_batch_bytes == 0) {
     return InvalidArgument("max_batch_bytes must be at least 1, got 0");
   }
-  return Lowering(std::move(plan), limits);
+  if (limits.max_operations == 0) {
+    return InvalidArgument("max_operations must be at least 1, got 0");
+  }
+  Lowering lowering(std::move(plan), limits);
+  if (limits.max_operations == UINT64_MAX) return lowering;
+  const uint64_t needed = lowering.CountOperations();
+  if (needed <= limits.max_operations) return lowering;
+  return InvalidArgument("lowering exceeds max_operations: " + std::to_string(needed) + " > " +
+                         std::to_string(limits.max_operations));
+}
+
+uint64_t Lowering::CountOperations() const {
+  uint64_t operations = 0;
+  for (uint32_t i = 0; i < plan_->size(); ++i) {
+    const geometry::RegionSplitter pieces(geometry::Coalesced(plan_->operation(i).region),
+                                          limits_.max_batch_bytes);
+    if (__builtin_add_overflow(operations, pieces.piece_count(), &operations)) return UINT64_MAX;
+  }
+  return operations;
 }
 
 Lowering::Lowering(BoundPlanPtr plan, const LoweringLimits& limits)

@@ -19,6 +19,8 @@ namespace mooncake::reshard {
 struct LoweringLimits {
   uint64_t max_batch_operations = 1024;
   uint64_t max_batch_bytes = uint64_t{64} << 20;
+  // Of all batches together. Batches are cut to their limits; this one fails before the first.
+  uint64_t max_operations = UINT64_MAX;
 };
 
 // source = the object's first byte + region.source..., target = memory address 0 + region.target...
@@ -35,7 +37,7 @@ struct CopyBatch {
 
 class Lowering {
  public:
-  // INVALID_ARGUMENT for a limit of 0.
+  // INVALID_ARGUMENT for a limit of 0, and for a plan that needs more than max_operations.
   static Result<Lowering> Begin(BoundPlanPtr plan, const LoweringLimits& limits = {});
 
   // Fills `batch` (reusing its memory) with the next batch; false when there is none.
@@ -43,6 +45,8 @@ class Lowering {
 
  private:
   Lowering(BoundPlanPtr plan, const LoweringLimits& limits);
+  // Copies that all batches have together.
+  uint64_t CountOperations() const;
 
   BoundPlanPtr plan_;
   LoweringLimits limits_;

@@ -38,12 +38,34 @@ Status ValidatePlanningLimits(const PlanningLimits& limits) {
   return OkStatus();
 }
 
-std::span<const manifest::PlacementFragment> LogicalPlan::target_fragments() const {
-  return local_target_part_ ? target_placement_->parts[*local_target_part_].fragments
-                            : target_placement_->fragments;
+Status CheckRegionCount(uint64_t needed, const PlanningLimits& limits) {
+  if (needed <= limits.max_transfer_regions) return OkStatus();
+  return InvalidArgument("logical transfer plan exceeds max_transfer_regions: " +
+                         std::to_string(limits.max_transfer_regions) + ", it needs " +
+                         std::to_string(needed));
 }
 
-std::span<const manifest::PlacementFragment> LogicalPlan::source_placement_fragments() const {
+Status CheckRegionSegments(uint64_t segments, const PlanningLimits& limits) {
+  if (segments <= limits.max_segments_per_region) return OkStatus();
+  return InvalidArgument(
+      "logical transfer region exceeds max_segments_per_region: " + std::to_string(segments) +
+      " > " + std::to_string(limits.max_segments_per_region));
+}
+
+Status CheckTotalSegments(uint64_t reached, uint64_t needed, const PlanningLimits& limits) {
+  if (reached <= limits.max_total_lowered_segments) return OkStatus();
+  return InvalidArgument(
+      "logical transfer plan exceeds max_total_lowered_segments: " + std::to_string(reached) +
+      " > " + std::to_string(limits.max_total_lowered_segments) + ", it needs " +
+      std::to_string(needed));
+}
+
+manifest::FragmentSpan LogicalPlan::target_fragments() const {
+  if (local_target_part_) return target_placement_->parts[*local_target_part_].fragments;
+  return target_placement_->fragments;
+}
+
+manifest::FragmentSpan LogicalPlan::source_placement_fragments() const {
   MC_CHECK(source_placement_ != nullptr);
   return source_placement_->fragments;
 }
@@ -116,6 +138,7 @@ std::vector<PipelineRouteGroup> PipelineRoutes(const LogicalPlan& plan) {
     return value < 0 ? std::nullopt : std::optional(value);
   };
   std::vector<PipelineRouteGroup> routes;
+  routes.reserve(by_key.size());
   for (auto& [key, indices] : by_key) {
     routes.push_back({optional_of(key[0]), optional_of(key[1]), key[2], optional_of(key[3]),
                       std::move(indices)});

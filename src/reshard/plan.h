@@ -34,6 +34,11 @@ struct PlanningLimits {
   friend bool operator==(const PlanningLimits&, const PlanningLimits&) = default;
 };
 Status ValidatePlanningLimits(const PlanningLimits& limits);
+// INVALID_ARGUMENT that names the limit and the need. `needed` is that of the whole plan.
+Status CheckRegionCount(uint64_t needed, const PlanningLimits& limits);
+Status CheckRegionSegments(uint64_t segments, const PlanningLimits& limits);
+// `reached`: how far the contract had counted when it went over the limit.
+Status CheckTotalSegments(uint64_t reached, uint64_t needed, const PlanningLimits& limits);
 
 // Indices into the plan's source and target fragments.
 struct PlannedOperation {
@@ -58,6 +63,8 @@ class LogicalPlan {
   // The one part of the target placement that a local plan fills.
   std::optional<uint32_t> local_target_part() const { return local_target_part_; }
   const PlanningLimits& limits() const { return limits_; }
+  // Of the balance (balance.h) that chose among equal sources; empty: the contract's choice.
+  const std::string& balance_digest() const { return balance_digest_; }
 
   // Sorted by tensor id. The source's are its whole catalog, the target's those of what is filled.
   std::span<const manifest::TensorDescriptor* const> source_tensors() const {
@@ -68,9 +75,9 @@ class LogicalPlan {
   }
 
   // What PlannedOperation indexes: the placement's fragments, or the local part's.
-  std::span<const manifest::PlacementFragment> target_fragments() const;
+  manifest::FragmentSpan target_fragments() const;
   // One of the two, as has_stored_source() says.
-  std::span<const manifest::PlacementFragment> source_placement_fragments() const;
+  manifest::FragmentSpan source_placement_fragments() const;
   std::span<const manifest::StoredFragment> source_stored_fragments() const;
 
   std::span<const PlannedOperation> operations() const { return operations_; }
@@ -113,6 +120,7 @@ class LogicalPlan {
   manifest::PlacementPtr target_placement_;
   std::optional<uint32_t> local_target_part_;
   PlanningLimits limits_;
+  std::string balance_digest_;
   // Shared: every local plan from one source index has the same source catalog.
   std::shared_ptr<const std::vector<const manifest::TensorDescriptor*>> source_tensors_;
   std::shared_ptr<const std::vector<const manifest::TensorDescriptor*>> target_tensors_;

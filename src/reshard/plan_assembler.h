@@ -34,6 +34,10 @@ class PlanAssembler {
     plan_->limits_ = limits;
     return *this;
   }
+  PlanAssembler& BalanceDigest(std::string digest) {
+    plan_->balance_digest_ = std::move(digest);
+    return *this;
+  }
   // `overlaps` is empty or has one box an operation.
   PlanAssembler& Operations(std::vector<PlannedOperation> operations,
                             std::vector<geometry::Box> overlaps, uint64_t total_bytes,
@@ -44,7 +48,7 @@ class PlanAssembler {
     plan_->total_segments_ = total_segments;
     return *this;
   }
-  // Operations, executors and limits of a plan whose fragments have the same positions.
+  // Operations, executors, balance and limits of a plan whose fragments have the same positions.
   PlanAssembler& LikeThat(const LogicalPlan& plan) {
     plan_->operations_ = plan.operations_;
     plan_->overlaps_ = plan.overlaps_;
@@ -52,6 +56,7 @@ class PlanAssembler {
     plan_->total_segments_ = plan.total_segments_;
     plan_->source_executors_ = plan.source_executors_;
     plan_->target_executors_ = plan.target_executors_;
+    plan_->balance_digest_ = plan.balance_digest_;
     return Limits(plan.limits_);
   }
   PlanAssembler& Executors(std::vector<uint32_t> source, std::vector<uint32_t> target) {

@@ -107,8 +107,8 @@ std::vector<PlacementExecutor> ExecutorsOf(const LogicalPlan& plan, PlanSide sid
 
 namespace {
 
-template <class Fragment, class IdOf>
-std::unordered_map<std::string_view, uint32_t> PositionsById(std::span<const Fragment> fragments,
+template <class Fragments, class IdOf>
+std::unordered_map<std::string_view, uint32_t> PositionsById(const Fragments& fragments,
                                                              IdOf id_of) {
   std::unordered_map<std::string_view, uint32_t> positions;
   positions.reserve(fragments.size());
@@ -116,8 +116,7 @@ std::unordered_map<std::string_view, uint32_t> PositionsById(std::span<const Fra
   return positions;
 }
 
-std::unordered_map<std::string_view, uint32_t> PositionsOf(
-    std::span<const PlacementFragment> fragments) {
+std::unordered_map<std::string_view, uint32_t> PositionsOf(manifest::FragmentSpan fragments) {
   return PositionsById(fragments,
                        [](const auto& f) { return std::string_view(f.placement_fragment_id); });
 }
@@ -155,10 +154,7 @@ class PlanChecker {
       return InvalidArgument("logical transfer plan target placement is invalid: none given");
     }
     MC_RETURN_IF_ERROR(ValidatePlanningLimits(fields_.planning_limits));
-    if (fields_.operations.size() > fields_.planning_limits.max_transfer_regions) {
-      return InvalidArgument("logical transfer plan exceeds max_transfer_regions: " +
-                             std::to_string(fields_.planning_limits.max_transfer_regions));
-    }
+    MC_RETURN_IF_ERROR(CheckRegionCount(fields_.operations.size(), fields_.planning_limits));
     if ((fields_.source_placement == nullptr) == (fields_.source_manifest == nullptr)) {
       return InvalidArgument("logical transfer plan requires exactly one source provenance");
     }
@@ -190,6 +186,7 @@ class PlanChecker {
 
   Status CheckOperations() {
     const PlanningLimits& limits = fields_.planning_limits;
+    uint64_t reached = 0;  // the first count over the limit
     for (const TransferRegion& operation : fields_.operations) {
       MC_RETURN_IF_ERROR(ValidateTransferRegion(operation));
       if (std::holds_alternative<StoredFragment>(operation.source) !=
@@ -202,24 +199,18 @@ class PlanChecker {
       MC_RETURN_IF_ERROR(
           geometry::ValidateBounds(region, SourceBytesOf(operation), operation.target.nbytes));
       const uint64_t segments = region.segment_count();
-      if (segments > limits.max_segments_per_region) {
-        return InvalidArgument(
-            "logical transfer region exceeds max_segments_per_region: " + std::to_string(segments) +
-            " > " + std::to_string(limits.max_segments_per_region));
-      }
+      MC_RETURN_IF_ERROR(CheckRegionSegments(segments, limits));
       if (__builtin_add_overflow(total_segments_, segments, &total_segments_)) {
         total_segments_ = UINT64_MAX;
       }
-      if (total_segments_ > limits.max_total_lowered_segments) {
-        return InvalidArgument("logical transfer plan exceeds max_total_lowered_segments: " +
-                               std::to_string(total_segments_) + " > " +
-                               std::to_string(limits.max_total_lowered_segments));
+      if (reached == 0 && total_segments_ > limits.max_total_lowered_segments) {
+        reached = total_segments_;
       }
       if (__builtin_add_overflow(total_bytes_, region.total_bytes(), &total_bytes_)) {
         return InvalidArgument("logical transfer plan exceeds 2^64 - 1 bytes");
       }
     }
-    return OkStatus();
+    return CheckTotalSegments(reached == 0 ? total_segments_ : reached, total_segments_, limits);
   }
 
   Status CheckStoredSource() {
@@ -407,6 +398,7 @@ class PlanChecker {
         .Source(fields_.source_placement, fields_.source_manifest, source_tensors_)
         .Target(fields_.target_placement, local_part, target_tensors_)
         .Limits(fields_.planning_limits)
+        .BalanceDigest(fields_.balance_digest)
         .Operations(std::move(operations_), std::move(overlaps), total_bytes_, total_segments_)
         .Executors(std::move(source_executors_), std::move(target_executors_))
         .Build();

@@ -70,6 +70,7 @@ struct LogicalPlanFields {
   std::vector<TransferRegion> operations;
   manifest::StoredManifestPtr source_manifest;  // null for a placement source
   PlanningLimits planning_limits;
+  std::string balance_digest = {};  // as the plan it was taken from says, unchecked
   std::vector<PlacementExecutor> source_executors;
   std::vector<PlacementExecutor> target_executors;
 };

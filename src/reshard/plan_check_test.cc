@@ -29,7 +29,7 @@ using manifest::StoredFragment;
 using manifest::Tensor;
 using manifest::Topology;
 
-PlacementPtr Halves(size_t dim) {
+PlacementPtr Halves(size_t dim, uint64_t weight_generation = 1) {
   std::vector<ParallelRank> ranks{{.tp = 0}, {.tp = 1}};
   std::vector<PlacementFragment> fragments;
   for (const ParallelRank& rank : ranks) {
@@ -39,11 +39,11 @@ PlacementPtr Halves(size_t dim) {
     offset[dim] = rank.tp * shape[dim];
     fragments.push_back(Fragment("w", offset, shape, rank));
   }
-  return PlacementFromFragments(
-             Inventory(Topology(ranks),
-                       {Tensor("w", {4, 6}, {Split(AxisKind::kTp, static_cast<int64_t>(dim))})},
-                       fragments))
-      .value();
+  manifest::FragmentInventory inventory = Inventory(
+      Topology(ranks), {Tensor("w", {4, 6}, {Split(AxisKind::kTp, static_cast<int64_t>(dim))})},
+      fragments);
+  inventory.weight_generation = weight_generation;
+  return PlacementFromFragments(std::move(inventory)).value();
 }
 
 manifest::StoredManifestPtr StoredHalves() {
@@ -180,16 +180,14 @@ TEST(LogicalPlanTest, IdentityAndLimits) {
   EXPECT_THAT(Changed(good, [](auto& f) { f.source_manifest = StoredHalves(); }),
               Refused("logical transfer plan requires exactly one source provenance"));
   EXPECT_THAT(Changed(good, [](auto& f) { f.planning_limits.max_transfer_regions = 3; }),
-              Refused("logical transfer plan exceeds max_transfer_regions: 3"));
+              Refused("logical transfer plan exceeds max_transfer_regions: 3, it needs 4"));
   EXPECT_THAT(Changed(good, [](auto& f) { f.planning_limits.max_segments_per_region = 1; }),
               Refused("logical transfer region exceeds max_segments_per_region: 2 > 1"));
   EXPECT_THAT(Changed(good, [](auto& f) { f.planning_limits.max_total_lowered_segments = 7; }),
               Refused("logical transfer plan exceeds max_total_lowered_segments: 8 > 7"));
   EXPECT_THAT(Changed(good, [](auto& f) { f.operations[1].inner_bytes = 3; }),
               Refused("loop geometry does not match overlap"));
-  auto newer = std::make_shared<manifest::Placement>(*Halves(1));
-  newer->weight_generation = 2;
-  EXPECT_THAT(Changed(good, [&](auto& f) { f.target_placement = newer; }),
+  EXPECT_THAT(Changed(good, [&](auto& f) { f.target_placement = Halves(1, 2); }),
               Refused("weight_generation differ: 1 and 2"));
 }
 

@@ -25,6 +25,7 @@ using manifest::PlacementFragment;
 namespace {
 
 constexpr std::string_view kMagic = "MCWPLAN1";
+constexpr std::string_view kBalancedMagic = "MCWPLAN2";
 constexpr size_t kDigestBytes = 32;
 
 std::shared_ptr<const TensorList> TensorsOf(const PlanSource& source) {
@@ -52,8 +53,8 @@ std::optional<std::string_view> ParticipantOf(const LogicalPlan& plan) {
 
 std::shared_ptr<const TensorList> TargetTensors(const manifest::Placement& target,
                                                 std::optional<uint32_t> part) {
-  return std::make_shared<const TensorList>(
-      PlacementTensors(part ? target.parts[*part].tensors : target.tensors));
+  return std::make_shared<const TensorList>(part ? PlacementTensors(target.parts[*part].tensors)
+                                                 : PlacementTensors(target.tensors));
 }
 
 // --- the file ------------------------------------------------------------------------------------
@@ -94,14 +95,17 @@ class Reader {
 
 struct SavedPlan {
   std::string geometry_digest;
+  std::string balance_digest;  // empty: the contract's choice
   std::optional<std::string> participant_id;
   PlanningLimits limits;
   std::vector<PlannedOperation> operations;
 };
 
 Result<SavedPlan> Decode(std::string_view saved) {
-  if (saved.size() < kMagic.size() + kDigestBytes || !saved.starts_with(kMagic)) {
-    return InvalidArgument("not a saved plan: it does not begin with " + std::string(kMagic));
+  const bool balanced = saved.starts_with(kBalancedMagic);
+  if (saved.size() < kMagic.size() + kDigestBytes || (!balanced && !saved.starts_with(kMagic))) {
+    return InvalidArgument("not a saved plan: it does not begin with " + std::string(kMagic) +
+                           " or " + std::string(kBalancedMagic));
   }
   const std::string_view content = saved.substr(0, saved.size() - kDigestBytes);
   const Sha256Digest check = Sha256Of(content);
@@ -112,6 +116,11 @@ Result<SavedPlan> Decode(std::string_view saved) {
   SavedPlan plan;
   MC_ASSIGN_OR_RETURN(const std::string_view digest, reader.TakeBytes(2 * kDigestBytes));
   plan.geometry_digest = digest;
+  if (balanced) {
+    MC_ASSIGN_OR_RETURN(const std::string_view hex, reader.TakeBytes(2 * kDigestBytes));
+    plan.balance_digest = hex;
+    MC_RETURN_IF_ERROR(Sha256FromHex(hex).status());
+  }
   MC_ASSIGN_OR_RETURN(const auto id_bytes, reader.Take<uint32_t>());
   if (id_bytes > 0) {
     MC_ASSIGN_OR_RETURN(const std::string_view id, reader.TakeBytes(id_bytes));
@@ -150,10 +159,11 @@ class LoadedPlan {
 
   Result<LogicalPlanPtr> Prove() {
     MC_RETURN_IF_ERROR(ValidatePlanningLimits(saved_.limits));
+    MC_RETURN_IF_ERROR(CheckRegionCount(saved_.operations.size(), saved_.limits));
     MC_RETURN_IF_ERROR(ValidateTensorRanks(*source_tensors_));
     MC_RETURN_IF_ERROR(ValidateTensorRanks(*target_tensors_));
     MC_RETURN_IF_ERROR(CheckTensors());
-    const std::span<const PlacementFragment> targets = TargetFragments();
+    const manifest::FragmentSpan targets = TargetFragments();
     size_t next = 0;
     for (uint32_t t = 0; t < targets.size(); ++t) {
       const size_t first = next;
@@ -166,13 +176,14 @@ class LoadedPlan {
                              "th fills fragment " + std::to_string(saved_.operations[next].target) +
                              " of " + std::to_string(targets.size()));
     }
+    MC_RETURN_IF_ERROR(CheckTotalSegments(segments_, segments_, saved_.limits));
     return Assemble();
   }
 
  private:
-  std::span<const PlacementFragment> TargetFragments() const {
-    return part_ ? std::span<const PlacementFragment>(target_->parts[*part_].fragments)
-                 : std::span<const PlacementFragment>(target_->fragments);
+  manifest::FragmentSpan TargetFragments() const {
+    return part_ ? manifest::FragmentSpan(target_->parts[*part_].fragments)
+                 : manifest::FragmentSpan(target_->fragments);
   }
   size_t source_count() const {
     return source_.stored ? source_.stored->fragments.size() : source_.placement->fragments.size();
@@ -224,6 +235,7 @@ class LoadedPlan {
           geometry::SummarizeRegion(box, whole, *overlap, itemsize);
       if (!overlaps.empty() && region.target_base_offset <= last_offset_) return not_covered();
       last_offset_ = region.target_base_offset;
+      MC_RETURN_IF_ERROR(CheckRegionSegments(region.segment_count, saved_.limits));
       if (__builtin_add_overflow(segments_, region.segment_count, &segments_)) {
         segments_ = UINT64_MAX;
       }
@@ -270,6 +282,7 @@ class LoadedPlan {
         .Source(source_.placement, source_.stored, source_tensors_)
         .Target(target_, part_, target_tensors_)
         .Limits(saved_.limits)
+        .BalanceDigest(std::move(saved_.balance_digest))
         .Executors(SourceExecutors(), TargetExecutors())
         .Operations(std::move(saved_.operations), {}, bytes_, segments_)
         .Build();
@@ -288,8 +301,9 @@ class LoadedPlan {
 
 Status CheckGeometry(const std::string& of_plan, const PlanSource& source,
                      const manifest::Placement& target,
-                     std::optional<std::string_view> participant_id) {
-  const std::string given = GeometryDigestOf(source, target, participant_id);
+                     std::optional<std::string_view> participant_id,
+                     std::string_view balance_digest) {
+  const std::string given = GeometryDigestOf(source, target, participant_id, balance_digest);
   if (of_plan == given) return OkStatus();
   return InvalidArgument("the plan is of another geometry: the plan's is " + of_plan +
                          ", that of source and target is " + given);
@@ -298,23 +312,27 @@ Status CheckGeometry(const std::string& of_plan, const PlanSource& source,
 }  // namespace
 
 std::string GeometryDigestOf(const PlanSource& source, const manifest::Placement& target,
-                             std::optional<std::string_view> participant_id) {
+                             std::optional<std::string_view> participant_id,
+                             std::string_view balance_digest) {
   std::string text = "mooncake-plan-geometry 1\nsource ";
   text += source.stored ? "stored " + manifest::StoredGeometryDigest(*source.stored)
                         : "placement " + source.placement->geometry_digest;
   text += "\ntarget " + target.geometry_digest + "\n";
   if (participant_id) text += "participant " + UrlEncode(*participant_id) + "\n";
+  if (!balance_digest.empty()) text += "balance " + std::string(balance_digest) + "\n";
   return ToHex(Sha256Of(text));
 }
 
 std::string GeometryDigestOf(const LogicalPlan& plan) {
-  return GeometryDigestOf(SourceOf(plan), *plan.target_placement(), ParticipantOf(plan));
+  return GeometryDigestOf(SourceOf(plan), *plan.target_placement(), ParticipantOf(plan),
+                          plan.balance_digest());
 }
 
 Result<LogicalPlanPtr> ReusePlan(const LogicalPlan& plan, const PlanSource& source,
                                  const manifest::PlacementPtr& target) {
   MC_RETURN_IF_ERROR(CheckRevision(source, *target));
-  MC_RETURN_IF_ERROR(CheckGeometry(GeometryDigestOf(plan), source, *target, ParticipantOf(plan)));
+  MC_RETURN_IF_ERROR(CheckGeometry(GeometryDigestOf(plan), source, *target, ParticipantOf(plan),
+                                   plan.balance_digest()));
   return PlanAssembler()
       .Source(source.placement, source.stored, TensorsOf(source))
       .Target(target, plan.local_target_part(), TargetTensors(*target, plan.local_target_part()))
@@ -326,8 +344,9 @@ Result<std::string> SavePlan(const LogicalPlan& plan) {
   if (!plan.copies_whole_overlaps()) {
     return InvalidArgument("a plan whose operations copy parts of overlaps cannot be saved");
   }
-  std::string out(kMagic);
+  std::string out(plan.balance_digest().empty() ? kMagic : kBalancedMagic);
   out += GeometryDigestOf(plan);
+  out += plan.balance_digest();
   const std::string_view participant = ParticipantOf(plan).value_or("");
   Append(out, static_cast<uint32_t>(participant.size()));
   out += participant;
@@ -348,7 +367,8 @@ Result<LogicalPlanPtr> LoadPlan(std::string_view saved, const PlanSource& source
                                 const manifest::PlacementPtr& target) {
   MC_ASSIGN_OR_RETURN(SavedPlan plan, Decode(saved));
   MC_RETURN_IF_ERROR(CheckRevision(source, *target));
-  MC_RETURN_IF_ERROR(CheckGeometry(plan.geometry_digest, source, *target, plan.participant_id));
+  MC_RETURN_IF_ERROR(CheckGeometry(plan.geometry_digest, source, *target, plan.participant_id,
+                                   plan.balance_digest));
   std::optional<uint32_t> part;
   if (plan.participant_id) {
     const manifest::PlacementPart* found = manifest::FindPart(*target, *plan.participant_id);

@@ -29,12 +29,14 @@ struct PlanSource {
 //   source placement <geometry digest>           or: source stored <geometry digest>
 //   target <geometry digest>
 //   participant <UrlEncode(participant id)>      for a plan that fills one participant alone
+//   balance <balance digest>                     for a plan made with a balance
 std::string GeometryDigestOf(const PlanSource& source, const manifest::Placement& target,
-                             std::optional<std::string_view> participant_id);
+                             std::optional<std::string_view> participant_id,
+                             std::string_view balance_digest = {});
 std::string GeometryDigestOf(const LogicalPlan& plan);
 
-// The plan, for another source and target of the same geometry. INVALID_ARGUMENT when the geometry
-// differs or the two are not of one revision.
+// The plan, with its balance, for another source and target of the same geometry. INVALID_ARGUMENT
+// when the geometry differs or the two are not of one revision.
 Result<LogicalPlanPtr> ReusePlan(const LogicalPlan& plan, const PlanSource& source,
                                  const manifest::PlacementPtr& target);
 

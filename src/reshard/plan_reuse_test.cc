@@ -180,6 +180,13 @@ TEST(SavedPlan, ForgedPlansNeverFillABufferWrongly) {
               Refused("target fragment is not fully covered"));
   EXPECT_THAT(load(Forged(*plan, [&](std::string& s) { s[operations_at(s) + 12] = 1; })),
               Refused("target fragment is not fully covered"));
+  // A file's own limits hold for its operations.
+  EXPECT_THAT(load(Forged(*plan,
+                          [](std::string& s) {
+                            const uint64_t one = 1;
+                            std::memcpy(s.data() + 76, &one, sizeof(one));
+                          })),
+              Refused("logical transfer plan exceeds max_transfer_regions: 1, it needs 2"));
   EXPECT_THAT(load(Forged(*plan, [](std::string& s) { s.resize(s.size() - 1); })),
               Refused("saved plan has 15 bytes for 2 operations of 8"));
   EXPECT_THAT(load(Forged(*plan, [](std::string& s) { s.resize(80); })),

@@ -28,7 +28,7 @@ struct Target {
   manifest::PlacementPtr placement;
   std::optional<uint32_t> part;
   std::shared_ptr<const TensorList> tensors;
-  std::span<const PlacementFragment> fragments;
+  manifest::FragmentSpan fragments;
 
   // The parts that have anything to be filled.
   std::vector<uint32_t> used_parts() const {
@@ -43,7 +43,7 @@ struct Target {
 Target WholeTarget(const manifest::PlacementPtr& placement) {
   return {placement, std::nullopt,
           std::make_shared<const TensorList>(PlacementTensors(placement->tensors)),
-          placement->fragments};
+          manifest::FragmentSpan(placement->fragments)};
 }
 
 Result<Target> LocalTarget(const manifest::PlacementPtr& placement,
@@ -62,7 +62,7 @@ Result<Target> LocalTarget(const manifest::PlacementPtr& placement,
   }
   return Target{placement, static_cast<uint32_t>(part - placement->parts.data()),
                 std::make_shared<const TensorList>(PlacementTensors(part->tensors)),
-                part->fragments};
+                manifest::FragmentSpan(part->fragments)};
 }
 
 std::string JoinIds(std::span<const TensorDescriptor* const> tensors) {
@@ -130,6 +130,7 @@ Result<std::vector<uint32_t>> MatchTensors(const SourceIndex& source, const Targ
 // The source boxes that a target box needs, in the order of their operations.
 struct Piece {
   uint32_t position = 0;  // in the tiling
+  uint64_t elements = 0;
   geometry::RegionSummary region;
 };
 
@@ -149,7 +150,8 @@ class PieceFinder {
       const Box box = source_.BoxOf(tiling, position);
       const Box overlap = *box.Intersect(target);
       covered = geometry::SaturatingAdd(covered, overlap.volume());
-      pieces_.push_back({position, geometry::SummarizeRegion(box, target, overlap, itemsize)});
+      pieces_.push_back({position, static_cast<uint64_t>(overlap.volume()),
+                         geometry::SummarizeRegion(box, target, overlap, itemsize)});
       in_order = in_order &&
                  (pieces_.size() == 1 || pieces_[pieces_.size() - 2].region.target_base_offset <
                                              pieces_.back().region.target_base_offset);
@@ -180,10 +182,13 @@ class PieceFinder {
 // that the contract names.
 class Planner {
  public:
-  Planner(SourceIndexPtr source, Target target, const PlanningLimits& limits)
+  // A stored source has nothing to balance.
+  Planner(SourceIndexPtr source, Target target, const PlanningLimits& limits,
+          const Balance* balance)
       : source_(std::move(source)),
         target_(std::move(target)),
         limits_(limits),
+        balance_(source_->placement() == nullptr ? nullptr : balance),
         finder_(*source_) {}
 
   Result<LogicalPlanPtr> Run() {
@@ -194,6 +199,7 @@ class Planner {
     GroupFragments();
     MC_RETURN_IF_ERROR(PlanTensors());
     if (faulty_) return NameTheFault();
+    if (balance_ != nullptr) BalanceReads();
     return Assemble();
   }
 
@@ -201,9 +207,12 @@ class Planner {
   bool can_plan() const { return source_->rank_status().ok() && source_->choice_status().ok(); }
 
   void GroupFragments() {
-    // A whole target has the source's tensors in the source's order.
-    tensor_of_ = TensorsOf(target_.fragments,
-                           target_.part ? TensorTable(*target_.tensors) : source_->table());
+    if (target_.part) {
+      tensors_of_part_ = TensorsOf(target_.fragments, TensorTable(*target_.tensors));
+      tensor_of_ = tensors_of_part_;
+    } else {
+      tensor_of_ = target_.placement->tensor_of;
+    }
     by_tensor_ = GroupByTensor(tensor_of_, target_.tensors->size());
   }
 
@@ -292,63 +301,100 @@ class Planner {
           }
         }
       }
-      if (!Emit(entry.fragment, selection, segments)) return false;
+      if (!Emit(entry.fragment, selection, segments, static_cast<uint64_t>(descriptor.itemsize))) {
+        return false;
+      }
     }
     return true;
   }
 
-  bool Emit(uint32_t fragment, const ReplicaSelection& selection, uint64_t segments) {
+  bool Emit(uint32_t fragment, const ReplicaSelection& selection, uint64_t segments,
+            uint64_t itemsize) {
     if (__builtin_add_overflow(total_segments_, segments, &total_segments_)) {
       total_segments_ = UINT64_MAX;
     }
     piece_counts_[fragment] = static_cast<uint32_t>(finder_.pieces().size());
     for (const Piece& piece : finder_.pieces()) {
       emitted_.push_back({source_->fragment(selection, piece.position), fragment});
-      used_source_parts_[source_->part(selection, piece.position)] = true;
+      if (balance_ == nullptr) {
+        used_source_parts_[source_->part(selection, piece.position)] = true;
+      } else {
+        bytes_.push_back(piece.elements * itemsize);
+      }
     }
     return emitted_.size() <= limits_.max_transfer_regions &&
            total_segments_ <= limits_.max_total_lowered_segments;
   }
 
+  void BalanceReads() {
+    ReadBalancer(*source_, *balance_, *target_.placement, target_.part).Assign(emitted_, bytes_);
+    const std::vector<uint32_t> part_of = PartsOfFragments(*source_->placement());
+    for (const PlannedOperation& operation : emitted_) {
+      used_source_parts_[part_of[operation.source]] = true;
+    }
+  }
+
+  bool FindPieces(uint32_t f) {
+    const PlacementFragment& fragment = target_.fragments[f];
+    const uint32_t tensor = tensor_of_[f];
+    const ReplicaSelection& selection =
+        source_->SelectionFor(source_tensor_[tensor], fragment.rank.dp);
+    return finder_.Find(source_->tiling(selection),
+                        geometry::UncheckedBox(fragment.global_offset, fragment.local_shape),
+                        static_cast<uint64_t>((*target_.tensors)[tensor]->itemsize));
+  }
+
   // The contract's order: target fragments ascending, checks and limits as they are reached.
   Status NameTheFault() {
-    uint64_t regions = 0;
-    uint64_t segments = 0;
+    Need reached;
     for (uint32_t f = 0; f < target_.fragments.size(); ++f) {
       const uint32_t source_tensor = source_tensor_[tensor_of_[f]];
       const TensorDescriptor& descriptor = *(*target_.tensors)[tensor_of_[f]];
       MC_RETURN_IF_ERROR(CheckCompatible(*(*source_->tensors())[source_tensor], descriptor));
       const PlacementFragment& fragment = target_.fragments[f];
       if (fragment.is_empty()) continue;
-      const ReplicaSelection& selection = source_->SelectionFor(source_tensor, fragment.rank.dp);
-      if (!finder_.Find(source_->tiling(selection),
-                        geometry::UncheckedBox(fragment.global_offset, fragment.local_shape),
-                        static_cast<uint64_t>(descriptor.itemsize))) {
+      if (!FindPieces(f)) {
         return InvalidArgument("target fragment is not fully covered: " +
                                fragment.placement_fragment_id + " of tensor " + fragment.tensor_id);
       }
-      for (const Piece& piece : finder_.pieces()) {
-        MC_RETURN_IF_ERROR(ChargeLimits(piece.region.segment_count, &regions, &segments));
+      // A copy: what a limit's message needs looks for the pieces of all fragments.
+      const std::vector<Piece> pieces(finder_.pieces().begin(), finder_.pieces().end());
+      for (const Piece& piece : pieces) {
+        reached.Add(piece.region.segment_count);
+        MC_RETURN_IF_ERROR(CheckLimits(reached, piece.region.segment_count));
       }
     }
     return Internal("planning failed without a fault to name");
   }
 
-  Status ChargeLimits(uint64_t region_segments, uint64_t* regions, uint64_t* segments) const {
-    if (++*regions > limits_.max_transfer_regions) {
-      return InvalidArgument("logical transfer plan exceeds max_transfer_regions: " +
-                             std::to_string(limits_.max_transfer_regions));
+  // What the whole plan takes, without keeping it.
+  struct Need {
+    uint64_t regions = 0;
+    uint64_t segments = 0;
+
+    void Add(uint64_t region_segments) {
+      ++regions;
+      if (__builtin_add_overflow(segments, region_segments, &segments)) segments = UINT64_MAX;
     }
-    if (region_segments > limits_.max_segments_per_region) {
-      return InvalidArgument("logical transfer region exceeds max_segments_per_region: " +
-                             std::to_string(region_segments) + " > " +
-                             std::to_string(limits_.max_segments_per_region));
+  };
+  Need CountNeed() {
+    Need need;
+    for (uint32_t f = 0; f < target_.fragments.size(); ++f) {
+      if (target_.fragments[f].is_empty()) continue;
+      FindPieces(f);
+      for (const Piece& piece : finder_.pieces()) need.Add(piece.region.segment_count);
     }
-    if (__builtin_add_overflow(*segments, region_segments, segments)) *segments = UINT64_MAX;
-    if (*segments > limits_.max_total_lowered_segments) {
-      return InvalidArgument(
-          "logical transfer plan exceeds max_total_lowered_segments: " + std::to_string(*segments) +
-          " > " + std::to_string(limits_.max_total_lowered_segments));
+    return need;
+  }
+
+  // The piece that was counted last took the plan over a limit, or none did.
+  Status CheckLimits(const Need& reached, uint64_t region_segments) {
+    if (reached.regions > limits_.max_transfer_regions) {
+      return CheckRegionCount(CountNeed().regions, limits_);
+    }
+    MC_RETURN_IF_ERROR(CheckRegionSegments(region_segments, limits_));
+    if (reached.segments > limits_.max_total_lowered_segments) {
+      return CheckTotalSegments(reached.segments, CountNeed().segments, limits_);
     }
     return OkStatus();
   }
@@ -364,6 +410,7 @@ class Planner {
         .Source(source_->placement(), source_->stored(), source_->tensors())
         .Target(target_.placement, target_.part, target_.tensors)
         .Limits(limits_)
+        .BalanceDigest(balance_ == nullptr ? "" : DigestOf(*balance_))
         .Operations(InTargetOrder(), {}, total_bytes, total_segments_)
         .Executors(SourceExecutors(), InRankOrder(target_.used_parts(), *target_.placement))
         .Build();
@@ -402,13 +449,16 @@ class Planner {
   SourceIndexPtr source_;
   Target target_;
   PlanningLimits limits_;
+  const Balance* const balance_;  // null: the contract's choice
   PieceFinder finder_;
   FragmentGroups groups_;
   std::vector<FragmentGroups::Entry> by_box_;
   std::vector<uint32_t> source_tensor_;  // per target tensor
-  std::vector<uint32_t> tensor_of_;      // per target fragment
+  std::span<const uint32_t> tensor_of_;  // per target fragment
+  std::vector<uint32_t> tensors_of_part_;
   FragmentsByTensor by_tensor_;
   std::vector<PlannedOperation> emitted_;
+  std::vector<uint64_t> bytes_;         // of each emitted operation, where reads are balanced
   std::vector<uint32_t> piece_counts_;  // per target fragment
   std::vector<bool> used_source_parts_;
   uint64_t total_segments_ = 0;
@@ -419,31 +469,34 @@ class Planner {
 
 Result<LogicalPlanPtr> PlanFromIndex(const SourceIndexPtr& source,
                                      const manifest::PlacementPtr& target,
-                                     const PlanningLimits& limits) {
+                                     const PlanningLimits& limits, const Balance* balance) {
   MC_RETURN_IF_ERROR(ValidatePlanningLimits(limits));
-  return Planner(source, WholeTarget(target), limits).Run();
+  return Planner(source, WholeTarget(target), limits, balance).Run();
 }
 
 Result<LogicalPlanPtr> PlanFromIndexToLocalTarget(const SourceIndexPtr& source,
                                                   const manifest::PlacementPtr& target,
                                                   std::optional<std::string_view> participant_id,
-                                                  const PlanningLimits& limits) {
+                                                  const PlanningLimits& limits,
+                                                  const Balance* balance) {
   MC_RETURN_IF_ERROR(ValidatePlanningLimits(limits));
   MC_ASSIGN_OR_RETURN(Target local, LocalTarget(target, participant_id));
-  return Planner(source, std::move(local), limits).Run();
+  return Planner(source, std::move(local), limits, balance).Run();
 }
 
 Result<LogicalPlanPtr> PlanPlacement(const manifest::PlacementPtr& source,
                                      const manifest::PlacementPtr& target,
-                                     const PlanningLimits& limits) {
-  return PlanFromIndex(IndexPlacement(source), target, limits);
+                                     const PlanningLimits& limits, const Balance* balance) {
+  return PlanFromIndex(IndexPlacement(source), target, limits, balance);
 }
 
 Result<LogicalPlanPtr> PlanPlacementToLocalTarget(const manifest::PlacementPtr& source,
                                                   const manifest::PlacementPtr& target,
                                                   std::optional<std::string_view> participant_id,
-                                                  const PlanningLimits& limits) {
-  return PlanFromIndexToLocalTarget(IndexPlacement(source), target, participant_id, limits);
+                                                  const PlanningLimits& limits,
+                                                  const Balance* balance) {
+  return PlanFromIndexToLocalTarget(IndexPlacement(source), target, participant_id, limits,
+                                    balance);
 }
 
 Result<LogicalPlanPtr> PlanStored(const manifest::StoredManifestPtr& source,

@@ -7,6 +7,7 @@
 //   covers its tensors; 5. one complete source DP replica per target dp, one owner per tensor;
 //   6. per target fragment: descriptors agree, the overlapping source boxes tile it exactly;
 //   7. limits, checked as they are reached.
+// `balance`, where one is given, replaces the choice among equal sources of step 5 (balance.h).
 // Every failure is INVALID_ARGUMENT. Tensors of more than geometry::kMaxRank dimensions are
 // refused.
 //
@@ -21,6 +22,7 @@
 
 #include "base/status.h"
 #include "manifest/types.h"
+#include "reshard/balance.h"
 #include "reshard/plan.h"
 
 namespace mooncake::reshard {
@@ -35,24 +37,28 @@ SourceIndexPtr IndexStored(manifest::StoredManifestPtr source);
 
 Result<LogicalPlanPtr> PlanFromIndex(const SourceIndexPtr& source,
                                      const manifest::PlacementPtr& target,
-                                     const PlanningLimits& limits = {});
+                                     const PlanningLimits& limits = {},
+                                     const Balance* balance = nullptr);
 
 // `participant_id` may be absent when the target has one participant.
 Result<LogicalPlanPtr> PlanFromIndexToLocalTarget(const SourceIndexPtr& source,
                                                   const manifest::PlacementPtr& target,
                                                   std::optional<std::string_view> participant_id,
-                                                  const PlanningLimits& limits = {});
+                                                  const PlanningLimits& limits = {},
+                                                  const Balance* balance = nullptr);
 
 // The contract's plan_placement_transfer, plan_placement_transfer_to_local_target and
 // plan_stored_transfer_to_target_placement; and the same for one rank that loads from the store
 // with nothing but its own part of the target in memory.
 Result<LogicalPlanPtr> PlanPlacement(const manifest::PlacementPtr& source,
                                      const manifest::PlacementPtr& target,
-                                     const PlanningLimits& limits = {});
+                                     const PlanningLimits& limits = {},
+                                     const Balance* balance = nullptr);
 Result<LogicalPlanPtr> PlanPlacementToLocalTarget(const manifest::PlacementPtr& source,
                                                   const manifest::PlacementPtr& target,
                                                   std::optional<std::string_view> participant_id,
-                                                  const PlanningLimits& limits = {});
+                                                  const PlanningLimits& limits = {},
+                                                  const Balance* balance = nullptr);
 Result<LogicalPlanPtr> PlanStored(const manifest::StoredManifestPtr& source,
                                   const manifest::PlacementPtr& target,
                                   const PlanningLimits& limits = {});

@@ -404,13 +404,22 @@ TEST(PlannerRefusals, Limits) {
   const PlacementPtr target = Cut({8, 6}, 1, {3, 3});  // 4 regions of 4 segments
   EXPECT_TRUE(PlanPlacement(source, target, {4, 4, 16}).ok());
   EXPECT_THAT(PlanPlacement(source, target, {3, 4, 16}),
-              Refused("logical transfer plan exceeds max_transfer_regions: 3"));
+              Refused("logical transfer plan exceeds max_transfer_regions: 3, it needs 4"));
   EXPECT_THAT(PlanPlacement(source, target, {4, 3, 16}),
               Refused("logical transfer region exceeds max_segments_per_region: 4 > 3"));
   EXPECT_THAT(PlanPlacement(source, target, {4, 4, 15}),
               Refused("logical transfer plan exceeds max_total_lowered_segments: 16 > 15"));
-  EXPECT_THAT(PlanPlacement(source, target, {4, 4, 7}),
-              Refused("logical transfer plan exceeds max_total_lowered_segments: 8 > 7"));
+  EXPECT_THAT(
+      PlanPlacement(source, target, {4, 4, 7}),
+      Refused("logical transfer plan exceeds max_total_lowered_segments: 8 > 7, it needs 16"));
+  // Every entry counts, a local plan only what it fills.
+  EXPECT_THAT(PlanPlacementToLocalTarget(source, target, "p0", {1, 4, 16}),
+              Refused("logical transfer plan exceeds max_transfer_regions: 1, it needs 2"));
+  EXPECT_THAT(PlanStored(Stored(source), target, {3, 4, 16}),
+              Refused("logical transfer plan exceeds max_transfer_regions: 3, it needs 4"));
+  EXPECT_THAT(
+      PlanStoredToLocalTarget(Stored(source), target, "p1", {2, 4, 7}),
+      Refused("logical transfer plan exceeds max_total_lowered_segments: 8 > 7, it needs 8"));
   // As they are reached: the second region breaks two limits, the first none.
   EXPECT_THAT(PlanPlacement(source, target, {1, 4, 4}),
               Refused("logical transfer plan exceeds max_transfer_regions: 1"));

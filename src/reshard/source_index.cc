@@ -72,9 +72,9 @@ void SourceIndex::TakeTensors(TensorList tensors) {
 SourceIndex::SourceIndex(manifest::PlacementPtr placement) : placement_(std::move(placement)) {
   TakeTensors(PlacementTensors(placement_->tensors));
   if (!rank_status_.ok()) return;
-  const std::span<const manifest::PlacementFragment> fragments = placement_->fragments;
+  const manifest::FragmentSpan fragments = placement_->fragments;
   const std::vector<uint32_t> part_of_fragment = PartsOfFragments(*placement_);
-  const FragmentsByTensor by_tensor = GroupByTensor(TensorsOf(fragments, table_), tensors_->size());
+  const FragmentsByTensor by_tensor = GroupByTensor(placement_->tensor_of, tensors_->size());
 
   std::vector<int64_t> dps;
   for (const manifest::PlacementPart& part : placement_->parts) {
@@ -309,6 +309,43 @@ SourceIndex::SourceIndex(manifest::StoredManifestPtr stored) : stored_(std::move
     const uint32_t tiling = AddTiling(boxes, exact);
     selections_.back().tiling = tiling;
   }
+}
+
+SourceHolders::SourceHolders(const SourceIndex& source) {
+  const manifest::Placement& placement = *source.placement();
+  const manifest::FragmentSpan fragments = placement.fragments;
+  const std::vector<uint32_t> part_of_fragment = PartsOfFragments(placement);
+  const TensorList& tensors = *source.tensors();
+  const FragmentsByTensor by_tensor = GroupByTensor(placement.tensor_of, tensors.size());
+  box_of_.assign(fragments.size(), 0);
+  holders_.reserve(fragments.size());
+  FragmentGroups groups;
+  std::vector<FragmentGroups::Entry> by_box;
+  for (uint32_t tensor = 0; tensor < tensors.size(); ++tensor) {
+    groups.Load(*tensors[tensor], fragments, by_tensor, tensor, /*prove_tiling=*/false);
+    const bool any_dp = tensors[tensor]->is_owned() || IsDpOwned(*tensors[tensor]);
+    by_box.clear();
+    for (const FragmentGroups::Entry& entry : groups.entries()) {
+      if (any_dp || source.is_complete(entry.rank[0])) by_box.push_back(entry);
+    }
+    std::sort(by_box.begin(), by_box.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.box, a.rank, a.fragment) < std::tie(b.box, b.rank, b.fragment);
+    });
+    for (size_t i = 0; i < by_box.size(); ++i) {
+      if (i == 0 || by_box[i].box != by_box[i - 1].box) {
+        begins_.push_back(static_cast<uint32_t>(holders_.size()));
+      }
+      box_of_[by_box[i].fragment] = static_cast<uint32_t>(begins_.size() - 1);
+      holders_.push_back({by_box[i].fragment, part_of_fragment[by_box[i].fragment]});
+    }
+  }
+  begins_.push_back(static_cast<uint32_t>(holders_.size()));
+}
+
+const SourceHolders& SourceIndex::holders() const {
+  MC_CHECK(placement_ != nullptr);
+  std::call_once(holders_once_, [this] { holders_ = std::make_unique<SourceHolders>(*this); });
+  return *holders_;
 }
 
 const ReplicaSelection& SourceIndex::SelectionFor(uint32_t tensor, int64_t target_dp) const {

@@ -2,10 +2,13 @@
 //
 // Internal to the folder. Per tensor and complete dp replica: the distinct boxes of the chosen
 // owner and the fragment chosen for each. Replicas of one tensor that are cut alike share one
-// Tiling. Immutable after construction.
+// Tiling. Immutable after construction (the list of holders is made on demand).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +22,8 @@
 #include "reshard/tensor_table.h"
 
 namespace mooncake::reshard {
+
+class SourceIndex;
 
 // Distinct source boxes of one tensor, ascending. Numbers are pooled: a Box is built when asked
 // for.
@@ -34,6 +39,28 @@ struct Tiling {
 struct ReplicaSelection {
   uint32_t tiling = 0;
   uint32_t first = 0;  // into fragments and parts
+};
+
+// For each fragment of a source placement, all that hold the same box of the same tensor and may be
+// read in its stead (balance.h says which). Immutable after construction.
+class SourceHolders {
+ public:
+  struct Holder {
+    uint32_t fragment = 0;
+    uint32_t part = 0;
+  };
+  explicit SourceHolders(const SourceIndex& source);
+
+  // By (dp, pp, ep, tp, fragment id). `fragment` is one that the index chose, and is among them.
+  std::span<const Holder> of(uint32_t fragment) const {
+    const uint32_t box = box_of_[fragment];
+    return std::span(holders_).subspan(begins_[box], begins_[box + 1] - begins_[box]);
+  }
+
+ private:
+  std::vector<uint32_t> box_of_;  // per fragment
+  std::vector<uint32_t> begins_;  // per box, and one behind the last
+  std::vector<Holder> holders_;
 };
 
 class SourceIndex {
@@ -56,6 +83,12 @@ class SourceIndex {
   const TensorTable& table() const { return table_; }
   // Source dp ranks that hold a whole replica, ascending. {0} for a stored source.
   const std::vector<int64_t>& complete_dps() const { return complete_dps_; }
+
+  bool is_complete(int64_t dp) const {
+    return std::binary_search(complete_dps_.begin(), complete_dps_.end(), dp);
+  }
+  // Of a placement source; made when first asked for, from any thread.
+  const SourceHolders& holders() const;
 
   // Which of the tensor's selections a target dp rank reads.
   const ReplicaSelection& SelectionFor(uint32_t tensor, int64_t target_dp) const;
@@ -110,6 +143,8 @@ class SourceIndex {
   std::vector<geometry::BoxIndex> trees_;
   std::vector<uint32_t> fragments_;
   std::vector<uint32_t> parts_;
+  mutable std::once_flag holders_once_;
+  mutable std::unique_ptr<const SourceHolders> holders_;
 };
 
 // How an owned tensor is read, for each box of a tiling the entry (of `groups`, loaded with the

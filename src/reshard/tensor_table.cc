@@ -12,9 +12,8 @@ namespace {
 // Fragments sorted by id lie all over the heap; asking for the next ones early hides most of it.
 constexpr size_t kPrefetchAhead = 12;
 
-template <class Fragment>
-std::vector<uint32_t> TensorsOfFragments(std::span<const Fragment> fragments,
-                                         const TensorTable& table) {
+template <class Fragments>
+std::vector<uint32_t> TensorsOfFragments(const Fragments& fragments, const TensorTable& table) {
   std::vector<uint32_t> tensors(fragments.size());
   for (size_t i = 0; i < fragments.size(); ++i) {
     if (i + kPrefetchAhead < fragments.size()) {
@@ -34,6 +33,13 @@ TensorList PlacementTensors(std::span<const manifest::TensorDescriptor> sorted) 
   return tensors;
 }
 
+TensorList PlacementTensors(const manifest::SharedTensors& sorted) {
+  TensorList tensors;
+  tensors.reserve(sorted.size());
+  for (const manifest::TensorDescriptor& tensor : sorted) tensors.push_back(&tensor);
+  return tensors;
+}
+
 TensorList SortedTensors(std::span<const manifest::TensorDescriptor> tensors) {
   TensorList sorted = PlacementTensors(tensors);
   std::sort(sorted.begin(), sorted.end(),
@@ -41,8 +47,8 @@ TensorList SortedTensors(std::span<const manifest::TensorDescriptor> tensors) {
   return sorted;
 }
 
-void PrefetchFragments(std::span<const manifest::PlacementFragment> fragments,
-                       std::span<const uint32_t> members, size_t position, size_t count) {
+void PrefetchFragments(manifest::FragmentSpan fragments, std::span<const uint32_t> members,
+                       size_t position, size_t count) {
   // The fragment first, its extents some fragments later, when the pointers to them have arrived.
   constexpr size_t kFragmentsAhead = 32;
   constexpr size_t kExtentsAhead = 16;
@@ -109,8 +115,7 @@ FragmentsByTensor GroupByTensor(std::span<const uint32_t> tensor_of_fragment, si
   return groups;
 }
 
-std::vector<uint32_t> TensorsOf(std::span<const manifest::PlacementFragment> fragments,
-                                const TensorTable& table) {
+std::vector<uint32_t> TensorsOf(manifest::FragmentSpan fragments, const TensorTable& table) {
   return TensorsOfFragments(fragments, table);
 }
 

@@ -18,6 +18,7 @@ using TensorList = std::vector<const manifest::TensorDescriptor*>;
 
 // Pointers to the tensors. A placement's are sorted by id already; a stored manifest's are not.
 TensorList PlacementTensors(std::span<const manifest::TensorDescriptor> sorted);
+TensorList PlacementTensors(const manifest::SharedTensors& sorted);
 TensorList SortedTensors(std::span<const manifest::TensorDescriptor> tensors);
 
 class TensorTable {
@@ -55,12 +56,11 @@ FragmentsByTensor GroupByTensor(std::span<const uint32_t> tensor_of_fragment, si
 // Asks for fragments that are about to be read, in the order of `members`: their positions sorted
 // by id are all over memory, twice (the fragment and its extents). `position` is the first member
 // that is read next, `count` how many.
-void PrefetchFragments(std::span<const manifest::PlacementFragment> fragments,
-                       std::span<const uint32_t> members, size_t position, size_t count);
+void PrefetchFragments(manifest::FragmentSpan fragments, std::span<const uint32_t> members,
+                       size_t position, size_t count);
 
 // The tensor of every fragment; all are in the table.
-std::vector<uint32_t> TensorsOf(std::span<const manifest::PlacementFragment> fragments,
-                                const TensorTable& table);
+std::vector<uint32_t> TensorsOf(manifest::FragmentSpan fragments, const TensorTable& table);
 std::vector<uint32_t> TensorsOf(std::span<const manifest::StoredFragment> fragments,
                                 const TensorTable& table);
 

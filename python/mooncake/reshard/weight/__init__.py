@@ -1,6 +1,7 @@
 """Model weights: placements, runtime bindings, stored manifests, and plans between them."""
 
 from mooncake.reshard.contracts import RuntimeBindingFragment
+from mooncake.reshard.weight._planner.balance import Balance
 from mooncake.reshard.weight.adapter import WeightAdapter
 from mooncake.reshard.weight.bind import bind_tensors
 from mooncake.reshard.weight.binding import validate_runtime_binding, validate_runtime_bindings
@@ -94,6 +95,7 @@ __all__ = [
     "plan_placement_transfer",
     "plan_placement_transfer_to_local_target",
     "plan_stored_transfer_to_target_placement",
+    "Balance",
     "StoredWeightManifest",
     "WeightStore",
     "WeightWriter",

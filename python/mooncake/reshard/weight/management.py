@@ -199,7 +199,8 @@ class WeightProgress:
 
     `stage` is one of resolve, plan, copy, commit, done. Seconds are wall time since the start;
     `stage_seconds` has the finished stages' own. `bytes_moved` counts bytes written to targets
-    (get) or to the store (put); `bytes_needed` is the total the plan asks for.
+    (get) or to the store (put); `bytes_needed` is the total the plan asks for. `regions` are the
+    plan's; `copies` are what they were executed as, neighbours in one buffer fused (get).
     """
 
     stage: str
@@ -210,3 +211,4 @@ class WeightProgress:
     seconds: float = 0.0
     stage_seconds: dict[str, float] = field(default_factory=dict)
     done: bool = False
+    copies: int = 0

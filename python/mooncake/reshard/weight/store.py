@@ -237,6 +237,7 @@ class WeightStore:
                     bytes_needed=report["bytes_needed"],
                     tensors=report["tensors"],
                     regions=report["regions"],
+                    copies=report["copies"],
                     seconds=time.monotonic() - started,
                     stage_seconds=report["stage_seconds"],
                     done=True,

@@ -98,7 +98,7 @@ class LogicalTransferPlan:
     def __post_init__(self) -> None:
         vars(self).update(
             source_manifest_identity=_snapshot_identity(self.source_manifest),
-            _handle=_core.make_logical_plan(self),
+            _handle=_core.make_logical_plan(self, None),
         )
 
     @classmethod
@@ -152,8 +152,17 @@ class LogicalTransferPlan:
         return int(vars(self)["_handle"].total_bytes)
 
     @property
+    def balance_digest(self) -> Optional[str]:
+        """The `digest` of the Balance that the plan was made with; None: the contract's choice."""
+        digest: Optional[str] = vars(self)["_handle"].balance_digest
+        return digest
+
+    @property
     def geometry_digest(self) -> str:
-        """SHA-256, in hex, of how both sides are cut: equal for generations that are cut alike."""
+        """SHA-256, in hex, of how both sides are cut: equal for generations that are cut alike.
+
+        A plan with another balance has another one.
+        """
         digest: str = vars(self)["_handle"].geometry_digest
         return digest
 
@@ -266,7 +275,7 @@ class LogicalTransferPlan:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor: what arrives is checked as if it were built by hand.
-        return type(self), (
+        fields = (
             self.resource_id,
             self.revision,
             self.source_placement,
@@ -279,6 +288,18 @@ class LogicalTransferPlan:
             tuple(self.source_executors),
             tuple(self.target_executors),
         )
+        if self.balance_digest is None:
+            return type(self), fields
+        return _balanced, (type(self), self.balance_digest, fields)
+
+
+def _balanced(
+    cls: type[LogicalTransferPlan], balance_digest: str, fields: tuple[Any, ...]
+) -> LogicalTransferPlan:
+    """A plan from its fields, as its constructor makes it, that knows its balance."""
+    plan = cls(*fields)
+    vars(plan)["_handle"] = _core.make_logical_plan(plan, balance_digest)
+    return plan
 
 
 def _snapshot_identity(manifest: Optional[WeightManifest]) -> Optional[StoredManifestIdentity]:
