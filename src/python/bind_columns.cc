@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "python/contract_values.h"
 #include "python/convert.h"
 #include "python/errors.h"
+#include "python/extension_values.h"
 #include "python/handles.h"
 
 namespace mooncake::python {
@@ -143,22 +146,68 @@ class Pieces {
   size_t next_ = 0;
 };
 
-manifest::TensorDescriptor ReadKind(nb::handle kind) {
+// What a kind says of its tensors. The extension's ownership and its scale tensor are each tensor's
+// own; the scale tensor's id is empty here.
+struct Kind {
   manifest::TensorDescriptor tensor;
-  tensor.dtype = Text(Get(kind, N().dtype), "dtype");
-  tensor.itemsize = Int(Get(kind, N().itemsize), "itemsize", 1);
-  tensor.layout_fingerprint = Text(Get(kind, N().layout_fingerprint), "layout_fingerprint");
+  std::optional<manifest::TensorExtension> extension;
+  bool owned = false;
+};
+
+bool Bool(nb::handle value, const char* name) {
+  if (!PyBool_Check(value.ptr())) Refuse(fmt::format("{} must be true or false", name));
+  return value.is(nb::bool_(true));
+}
+
+Kind ReadKind(nb::handle object) {
+  Kind kind;
+  manifest::TensorDescriptor& tensor = kind.tensor;
+  tensor.dtype = Text(Get(object, N().dtype), "dtype");
+  tensor.itemsize = Int(Get(object, N().itemsize), "itemsize", 1);
+  tensor.layout_fingerprint = Text(Get(object, N().layout_fingerprint), "layout_fingerprint");
   for (nb::handle axis :
-       AsTuple(Get(kind, N().parallel_axes), "parallel_axes", "must be a sequence")) {
+       AsTuple(Get(object, N().parallel_axes), "parallel_axes", "must be a sequence")) {
     tensor.parallel_axes.push_back(ReadAxis(axis));
     const manifest::ParallelAxis& read = tensor.parallel_axes.back();
     if (read.semantics == manifest::AxisSemantics::kSplit) tensor.shard_dims.push_back(read.dim);
   }
   std::sort(tensor.shard_dims.begin(), tensor.shard_dims.end());
-  return tensor;
+  if (!Classes().extended_kind.IsInstance(object)) return kind;
+  kind.extension = ReadSharedExtension(object);
+  if (const nb::object shape = Get(object, N().block_shape); !shape.is_none()) {
+    kind.extension->block_scales = manifest::BlockScales{
+        "", Ints(shape, "block_shape", 1), Bool(Get(object, N().shareable), "shareable")};
+  }
+  kind.owned = Bool(Get(object, N().owned), "owned");
+  return kind;
 }
 
-std::vector<manifest::TensorDescriptor> ReadTensors(nb::handle columns) {
+// The tensor's own extension: its kind's, with the id of its scale tensor.
+std::shared_ptr<const manifest::TensorExtension> ExtensionOf(const Kind& kind,
+                                                             std::optional<int64_t> scale,
+                                                             const nb::tuple& ids, size_t row) {
+  const bool has_blocks = kind.extension && kind.extension->block_scales;
+  if (has_blocks != scale.has_value()) {
+    Refuse(
+        fmt::format("scale_of[{}] must name a tensor where the kind has a block_shape, and only "
+                    "there",
+                    row));
+  }
+  if (!kind.extension) return nullptr;
+  manifest::TensorExtension extension = *kind.extension;
+  if (has_blocks) {
+    const size_t scale_row = IndexOf(*scale, ids.size(), "scale_of", row);
+    extension.block_scales->scale_tensor_id = Text(ids[scale_row], "tensor_id");
+  }
+  return std::make_shared<const manifest::TensorExtension>(std::move(extension));
+}
+
+struct TensorRows {
+  std::vector<manifest::TensorDescriptor> tensors;
+  std::vector<bool> owned;  // their one tiling is what their fragments are
+};
+
+TensorRows ReadTensors(nb::handle columns) {
   const nb::tuple ids = AsTuple(Get(columns, N().tensor_ids), "tensor_ids", "must be a sequence");
   const size_t rows = ids.size();
   const Column ranks = ReadColumn(Get(columns, N().ranks), "ranks");
@@ -166,34 +215,39 @@ std::vector<manifest::TensorDescriptor> ReadTensors(nb::handle columns) {
   const Column kind_of = ReadColumn(Get(columns, N().kind_of), "kind_of");
   const auto layer_ids = ReadOptionalColumn(Get(columns, N().layer_ids), "layer_ids");
   const auto expert_ids = ReadOptionalColumn(Get(columns, N().expert_ids), "expert_ids");
+  const auto scale_of = ReadOptionalColumn(Get(columns, N().scale_of), "scale_of");
   RequireRows(ranks, rows, "ranks");
   RequireRows(kind_of, rows, "kind_of");
   if (layer_ids) RequireRows(*layer_ids, rows, "layer_ids");
   if (expert_ids) RequireRows(*expert_ids, rows, "expert_ids");
-  std::vector<manifest::TensorDescriptor> kinds;
+  if (scale_of) RequireRows(*scale_of, rows, "scale_of");
+  std::vector<Kind> kinds;
   for (nb::handle kind : AsTuple(Get(columns, N().kinds), "kinds", "must be a sequence")) {
     kinds.push_back(ReadKind(kind));
   }
   Pieces shape_pieces(shapes, "tensor shapes");
-  std::vector<manifest::TensorDescriptor> tensors;
-  tensors.reserve(rows);
+  TensorRows made;
+  made.tensors.reserve(rows);
   for (size_t row = 0; row < rows; ++row) {
-    manifest::TensorDescriptor tensor = kinds[IndexOf(kind_of[row], kinds.size(), "kind_of", row)];
+    const Kind& kind = kinds[IndexOf(kind_of[row], kinds.size(), "kind_of", row)];
+    manifest::TensorDescriptor tensor = kind.tensor;
     tensor.tensor_id = Text(ids[row], "tensor_id");
     if (ranks[row] < 0) Refuse(fmt::format("ranks[{}] must be at least 0", row));
     const auto shape = shape_pieces.Take(static_cast<size_t>(ranks[row]));
     tensor.global_shape.assign(shape.begin(), shape.end());
     tensor.layer_id = OptionalCell(layer_ids, row);
     tensor.expert_id = OptionalCell(expert_ids, row);
-    tensors.push_back(std::move(tensor));
+    tensor.extension = ExtensionOf(kind, OptionalCell(scale_of, row), ids, row);
+    made.tensors.push_back(std::move(tensor));
+    made.owned.push_back(kind.owned);
   }
   shape_pieces.RequireAllTaken();
-  return tensors;
+  return made;
 }
 
 struct FragmentRows {
   Column tensor_of, participant_of, offsets, shapes;
-  std::optional<Column> pipeline_stage_ids, alias_group_of;
+  std::optional<Column> pipeline_stage_ids, alias_group_of, slots;
   std::vector<std::vector<std::string>> alias_groups;
 };
 
@@ -206,6 +260,7 @@ FragmentRows ReadFragmentRows(nb::handle columns) {
   rows.pipeline_stage_ids =
       ReadOptionalColumn(Get(columns, N().pipeline_stage_ids), "pipeline_stage_ids");
   rows.alias_group_of = ReadOptionalColumn(Get(columns, N().alias_group_of), "alias_group_of");
+  rows.slots = ReadOptionalColumn(Get(columns, N().slots), "slots");
   for (nb::handle group :
        AsTuple(Get(columns, N().alias_groups), "alias_groups", "must be a sequence")) {
     rows.alias_groups.push_back(ReadAliases(group));
@@ -216,6 +271,7 @@ FragmentRows ReadFragmentRows(nb::handle columns) {
     RequireRows(*rows.pipeline_stage_ids, count, "pipeline_stage_ids");
   }
   if (rows.alias_group_of) RequireRows(*rows.alias_group_of, count, "alias_group_of");
+  if (rows.slots) RequireRows(*rows.slots, count, "slots");
   return rows;
 }
 
@@ -229,6 +285,7 @@ Result<std::vector<manifest::PlacementFragment>> MakeFragments(
   for (size_t row = 0; row < rows.tensor_of.size(); ++row) {
     const auto& tensor = tensors[static_cast<size_t>(rows.tensor_of[row])];
     const size_t rank = tensor.global_shape.size();
+    const bool is_extended = tensor.extension != nullptr;
     manifest::PlacementFragment fragment;
     fragment.tensor_id = tensor.tensor_id;
     const auto offset = std::span(rows.offsets).subspan(shape_begins[row], rank);
@@ -237,11 +294,10 @@ Result<std::vector<manifest::PlacementFragment>> MakeFragments(
     fragment.local_shape.assign(shape.begin(), shape.end());
     uint64_t nbytes = static_cast<uint64_t>(tensor.itemsize);
     for (const int64_t extent : shape) {
-      if (extent < 1) {
+      if (extent < (is_extended ? 0 : 1)) {
         return InvalidArgument(
-            fmt::format("local_shape must be at least 1, got {} in a fragment "
-                        "of {}",
-                        extent, tensor.tensor_id));
+            fmt::format("local_shape must be at least {}, got {} in a fragment of {}",
+                        is_extended ? 0 : 1, extent, tensor.tensor_id));
       }
       if (__builtin_mul_overflow(nbytes, static_cast<uint64_t>(extent), &nbytes)) {
         return InvalidArgument(fmt::format(
@@ -254,7 +310,11 @@ Result<std::vector<manifest::PlacementFragment>> MakeFragments(
     if (const auto group = OptionalCell(rows.alias_group_of, row)) {
       fragment.aliases = rows.alias_groups[static_cast<size_t>(*group)];
     }
-    MC_ASSIGN_OR_RETURN(fragment, manifest::MakePlacementFragment(std::move(fragment)));
+    fragment.slot = OptionalCell(rows.slots, row);
+    MC_ASSIGN_OR_RETURN(
+        fragment, manifest::MakePlacementFragment(std::move(fragment), std::nullopt,
+                                                  is_extended ? manifest::FragmentForm::kExtended
+                                                              : manifest::FragmentForm::kBase));
     fragments.push_back(std::move(fragment));
   }
   return fragments;
@@ -286,10 +346,46 @@ std::vector<size_t> CheckRows(const FragmentRows& rows,
   return begins;
 }
 
+// Gives each owned tensor the one tiling that its fragments are: each box with all its holders.
+void DeclareOwners(const TensorRows& made, const FragmentRows& rows,
+                   const manifest::ParallelTopology& topology,
+                   manifest::FragmentInventory& inventory) {
+  std::vector<std::vector<size_t>> held(made.tensors.size());
+  for (size_t row = 0; row < rows.tensor_of.size(); ++row) {
+    const auto tensor = static_cast<size_t>(rows.tensor_of[row]);
+    if (made.owned[tensor] && !inventory.fragments[row].is_empty()) held[tensor].push_back(row);
+  }
+  for (size_t tensor = 0; tensor < held.size(); ++tensor) {
+    if (held[tensor].empty()) continue;
+    const auto owner = [&](size_t row) -> const std::string& {
+      return topology.participants[static_cast<size_t>(rows.participant_of[row])].participant_id;
+    };
+    const auto key = [&](size_t row) {
+      const manifest::PlacementFragment& fragment = inventory.fragments[row];
+      return std::tie(fragment.global_offset, fragment.local_shape, owner(row));
+    };
+    std::sort(held[tensor].begin(), held[tensor].end(),
+              [&](size_t a, size_t b) { return key(a) < key(b); });
+    manifest::OwnedTiling tiling;
+    for (const size_t row : held[tensor]) {
+      const manifest::PlacementFragment& fragment = inventory.fragments[row];
+      if (tiling.empty() || tiling.back().offset != fragment.global_offset ||
+          tiling.back().shape != fragment.local_shape) {
+        tiling.push_back({fragment.global_offset, fragment.local_shape, {}});
+      }
+      tiling.back().owners.push_back(owner(row));
+    }
+    manifest::TensorDescriptor& descriptor = inventory.tensors[tensor];
+    manifest::TensorExtension extension = *descriptor.extension;
+    extension.ownership = {std::move(tiling)};
+    descriptor.extension = std::make_shared<const manifest::TensorExtension>(std::move(extension));
+  }
+}
+
 PlacementHandle PlacementFromColumns(nb::handle resource_id, nb::handle revision,
                                      nb::handle weight_generation, nb::handle placement_set_id,
-                                     nb::handle topology, nb::handle tensors,
-                                     nb::handle fragments) {
+                                     nb::handle topology, nb::handle tensors, nb::handle fragments,
+                                     nb::handle omitted_tensors) {
   manifest::FragmentInventory fields;
   fields.resource_id = Text(resource_id, "resource_id");
   fields.revision = Text(revision, "revision");
@@ -299,13 +395,18 @@ PlacementHandle PlacementFromColumns(nb::handle resource_id, nb::handle revision
     Refuse("topology must be a ParallelTopology");
   }
   fields.topology = ReadTopology(topology);
-  fields.tensors = ReadTensors(tensors);
+  const TensorRows made_tensors = ReadTensors(tensors);
+  fields.tensors = made_tensors.tensors;
+  for (nb::handle id : AsTuple(omitted_tensors, "omitted_tensors", "must be a sequence")) {
+    fields.omitted_tensors.push_back(Text(id, "omitted_tensors"));
+  }
   const FragmentRows rows = ReadFragmentRows(fragments);
   const std::vector<size_t> begins = CheckRows(rows, fields.tensors, fields.topology);
   Result<manifest::PlacementPtr> made = [&]() -> Result<manifest::PlacementPtr> {
     nb::gil_scoped_release release;
     MC_ASSIGN_OR_RETURN(fields.fragments,
                         MakeFragments(rows, begins, fields.tensors, fields.topology));
+    DeclareOwners(made_tensors, rows, fields.topology, fields);
     return manifest::PlacementFromFragments(std::move(fields));
   }();
   return {ValueOrThrow(std::move(made))};
@@ -316,7 +417,7 @@ PlacementHandle PlacementFromColumns(nb::handle resource_id, nb::handle revision
 void BindColumns(nb::module_& m) {
   m.def("placement_from_columns", &PlacementFromColumns, AnyArg("resource_id"), AnyArg("revision"),
         AnyArg("weight_generation"), AnyArg("placement_set_id"), AnyArg("topology"),
-        AnyArg("tensors"), AnyArg("fragments"));
+        AnyArg("tensors"), AnyArg("fragments"), AnyArg("omitted_tensors"));
 }
 
 }  // namespace mooncake::python

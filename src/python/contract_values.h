@@ -42,6 +42,7 @@ struct ContractClasses {
   PyClass sections{"mooncake.reshard.weight.extended", "Sections"};
   PyClass block_scales{"mooncake.reshard.weight.extended", "BlockScales"};
   PyClass packing{"mooncake.reshard.weight.extended", "Packing"};
+  PyClass extended_kind{"mooncake.reshard.weight.columns", "ExtendedKind"};
   PyClass planning_limits{"mooncake.reshard.weight._planner.contracts", "PlanningLimits"};
   PyClass executor{"mooncake.reshard.weight._planner.contracts", "PlacementExecutorPlan"};
   PyClass transfer_region{"mooncake.reshard.weight._planner.regions", "TransferRegion"};

@@ -12,12 +12,20 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from mooncake import _core
-from mooncake.reshard.contracts import PlacementSetId, ResourceId, RevisionId
+from mooncake.reshard.contracts import PlacementSetId, ResourceId, RevisionId, TensorId
+from mooncake.reshard.weight.extended import Packing, Sections
 from mooncake.reshard.weight.placement import WeightPlacementManifest
 from mooncake.reshard.weight.topology import ParallelTopology
 from mooncake.reshard.weight.types import ParallelAxis
 
-__all__ = ["FragmentColumns", "IntColumn", "TensorColumns", "TensorKind", "placement_from_columns"]
+__all__ = [
+    "ExtendedKind",
+    "FragmentColumns",
+    "IntColumn",
+    "TensorColumns",
+    "TensorKind",
+    "placement_from_columns",
+]
 
 IntColumn = Any  # see above
 
@@ -33,6 +41,24 @@ class TensorKind:
 
 
 @dataclass(frozen=True)
+class ExtendedKind(TensorKind):
+    """What many tensors of the extended forms (docs/extended_forms.md) have in common.
+
+    `owned` tensors have no parallel axes: their one tiling is what their fragments are, each box
+    with all participants that hold it. So a box that nobody holds is refused, as is one that
+    overlaps another; a holder that was left out is not seen. Tensors of a kind with a `block_shape`
+    name the tensor of their scales in `TensorColumns.scale_of`.
+    """
+
+    owned: bool = False
+    padded_shape: Optional[tuple[int, ...]] = None
+    sections: Optional[Sections] = None
+    packing: Optional[Packing] = None
+    block_shape: Optional[tuple[int, ...]] = None
+    shareable: bool = True
+
+
+@dataclass(frozen=True)
 class TensorColumns:
     """One row a tensor, in any order."""
 
@@ -43,6 +69,7 @@ class TensorColumns:
     kind_of: IntColumn  # index into `kinds`
     layer_ids: Optional[IntColumn] = None  # -1: none
     expert_ids: Optional[IntColumn] = None  # -1: none
+    scale_of: Optional[IntColumn] = None  # row of the tensor of its block scales, -1: none
 
 
 @dataclass(frozen=True)
@@ -56,6 +83,7 @@ class FragmentColumns:
     pipeline_stage_ids: Optional[IntColumn] = None  # -1: none
     alias_groups: Sequence[Sequence[str]] = ()
     alias_group_of: Optional[IntColumn] = None  # index into `alias_groups`, -1: none
+    slots: Optional[IntColumn] = None  # of extended tensors' fragments, -1: none
 
 
 def placement_from_columns(
@@ -67,6 +95,7 @@ def placement_from_columns(
     topology: ParallelTopology,
     tensors: TensorColumns,
     fragments: FragmentColumns,
+    omitted_tensors: Sequence[TensorId] = (),
 ) -> WeightPlacementManifest:
     """The placement that `from_fragments` would build from the same rows, with the same ids."""
     handle = _core.placement_from_columns(
@@ -77,5 +106,6 @@ def placement_from_columns(
         topology,
         tensors,
         fragments,
+        omitted_tensors,
     )
     return WeightPlacementManifest._of(handle, topology)
