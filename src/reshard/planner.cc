@@ -74,11 +74,17 @@ std::string JoinIds(std::span<const TensorDescriptor* const> tensors) {
   return joined;
 }
 
-// What the target leaves out on purpose, the source has.
+// What the target leaves out on purpose, the source has, or leaves out as well.
 Status CheckOmitted(const SourceIndex& source, const manifest::Placement& target) {
   std::string unknown;
   for (const std::string& id : target.omitted_tensors) {
-    if (!source.table().Find(id)) unknown += (unknown.empty() ? "" : ", ") + id;
+    if (source.table().Find(id)) continue;
+    if (source.placement() != nullptr &&
+        std::binary_search(source.placement()->omitted_tensors.begin(),
+                           source.placement()->omitted_tensors.end(), id)) {
+      continue;
+    }
+    unknown += (unknown.empty() ? "" : ", ") + id;
   }
   if (unknown.empty()) return OkStatus();
   return InvalidArgument("target manifests omit unknown tensors: " + unknown);
@@ -201,9 +207,13 @@ class Planner {
   bool can_plan() const { return source_->rank_status().ok() && source_->choice_status().ok(); }
 
   void GroupFragments() {
-    // A whole target has the source's tensors in the source's order.
+    // A whole target that omits none has the source's tensors in the source's order.
+    bool same_tensors = target_.tensors->size() == source_->tensors()->size();
+    for (uint32_t t = 0; t < source_tensor_.size(); ++t) {
+      same_tensors = same_tensors && source_tensor_[t] == t;
+    }
     tensor_of_ = TensorsOf(target_.fragments,
-                           target_.part ? TensorTable(*target_.tensors) : source_->table());
+                           same_tensors ? source_->table() : TensorTable(*target_.tensors));
     by_tensor_ = GroupByTensor(tensor_of_, target_.tensors->size());
   }
 

@@ -54,8 +54,8 @@ class LinearAttention:
 class Experts:
     """Mixture of experts. The first `dense_layers` layers have a dense MLP instead.
 
-    `shared_width` 0: no shared expert. Names are the checkpoint's: of the module, of an expert's gate,
-    up and down projection, of the shared expert.
+    `shared_width` 0: no shared expert. Names are the checkpoint's: of the module, of an expert's
+    gate, up and down projection, of the shared expert.
     """
 
     count: int

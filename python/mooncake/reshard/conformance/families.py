@@ -47,8 +47,8 @@ class TensorFamily:
 
     `cut_dim` None: never cut by TP. `role` is what engines decide by: embedding, head, attention,
     dense, expert, shared_expert, vision, or other. A family without `layers` is at the first or the
-    last pipeline stage. `scales` is the pattern of the tensors of its block scales, whose own family
-    has it as `scale_of`.
+    last pipeline stage. `scales` is the pattern of the tensors of its block scales, whose own
+    family has it as `scale_of`.
     """
 
     pattern: str
@@ -115,7 +115,9 @@ class _Architecture:
         if dense:
             yield from self._mlp(f"{layer}mlp.", model.mlp_width, dense, "dense")
         if model.experts:
-            yield from self._experts(f"{layer}{model.experts.module}.", model.experts, expert_layers)
+            yield from self._experts(
+                f"{layer}{model.experts.module}.", model.experts, expert_layers
+            )
         if model.draft_layers:
             for family in self._draft():
                 yield replace(family, draft=True, last_stage=True)
@@ -227,9 +229,7 @@ class _Architecture:
         fused = {f"{module}qkv_proj": (query, key, value)}
         apart = {f"{module}{part.name}_proj": (part,) for part in (query, key, value)}
         for name, rows in (fused if self.fused else apart).items():
-            yield from self._matrix(
-                name, "attention", layers, rows, hidden, 0, bias=model.qkv_bias
-            )
+            yield from self._matrix(name, "attention", layers, rows, hidden, 0, bias=model.qkv_bias)
         out = Part("", model.heads * model.head_dim, model.heads)
         yield from self._matrix(f"{module}o_proj", "attention", layers, (hidden,), out, 1)
         if model.qk_norm:
@@ -306,9 +306,7 @@ class _Architecture:
         apart = {"gate_proj": (gate,), "up_proj": (up,)}
         for name, rows in (fused if self.fused else apart).items():
             yield from self._matrix(module + name, role, layers, rows, hidden, 0)
-        yield from self._matrix(
-            f"{module}down_proj", role, layers, (hidden,), _whole(width), 1
-        )
+        yield from self._matrix(f"{module}down_proj", role, layers, (hidden,), _whole(width), 1)
 
     def _experts(
         self, module: str, experts: Experts, layers: tuple[int, ...]
@@ -397,7 +395,12 @@ class _Architecture:
             return self._plain(name, (extent,), "vision", layers=layers)
 
         def linear(
-            name: str, rows: int, columns: int, cut: int, layers: tuple[int, ...] = (), units: int = 0
+            name: str,
+            rows: int,
+            columns: int,
+            cut: int,
+            layers: tuple[int, ...] = (),
+            units: int = 0,
         ) -> Iterator[TensorFamily]:
             extent = rows if cut == 0 else columns
             parts = (Part("", extent, units or extent),)
@@ -411,9 +414,7 @@ class _Architecture:
         yield self._plain("model.visual.patch_embed.proj.weight", patches, "vision")
         if not vision.gated:
             yield vector("model.visual.patch_embed.proj.bias", width)
-            yield self._plain(
-                "model.visual.pos_embed.weight", (vision.positions, width), "vision"
-            )
+            yield self._plain("model.visual.pos_embed.weight", (vision.positions, width), "vision")
         for norm in ("norm1", "norm2"):
             yield vector(f"{block}{norm}.weight", width, blocks)
             if not vision.gated:

@@ -122,7 +122,9 @@ class EngineLayout:
             share = -(-self.padded_rows(rows) // size)
             begin, end = min(rows, index * share), min(rows, (index + 1) * share)
             return _pieces(family, [(family.parts[0], begin, end)])
-        return _pieces(family, [(part, *_unit_run(family, part, size, index)) for part in family.parts])
+        return _pieces(
+            family, [(part, *_unit_run(family, part, size, index)) for part in family.parts]
+        )
 
     def _expert_run(self, count: int, index: int) -> Sequence[int]:
         """Logical experts in the slots of EP rank `index`."""
