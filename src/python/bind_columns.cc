@@ -8,10 +8,10 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "manifest/ownership.h"
 #include "manifest/validate.h"
 #include "python/bindings.h"
 #include "python/contract_values.h"
@@ -38,7 +38,7 @@ void Widen(const void* data, size_t count, const char* name, Column& column) {
         Refuse(fmt::format("{}[{}] must fit in a signed 64-bit integer, got {}", name, i, value));
       }
     }
-    column[i] = static_cast<int64_t>(value);
+    column[i] = static_cast<int64_t>(+value);
   }
 }
 
@@ -102,14 +102,16 @@ Column ReadColumn(nb::handle value, const char* name) {
   return column;
 }
 
-std::optional<Column> ReadOptionalColumn(nb::handle value, const char* name) {
-  if (value.is_none()) return std::nullopt;
-  return ReadColumn(value, name);
-}
-
 void RequireRows(const Column& column, size_t rows, const char* name) {
   if (column.size() == rows) return;
   Refuse(fmt::format("{} must have {} rows, got {}", name, rows, column.size()));
+}
+
+std::optional<Column> ReadOptionalColumn(nb::handle value, const char* name, size_t rows) {
+  if (value.is_none()) return std::nullopt;
+  Column column = ReadColumn(value, name);
+  RequireRows(column, rows, name);
+  return column;
 }
 
 size_t IndexOf(int64_t value, size_t size, const char* name, size_t row) {
@@ -146,17 +148,28 @@ class Pieces {
   size_t next_ = 0;
 };
 
-// What a kind says of its tensors. The extension's ownership and its scale tensor are each tensor's
-// own; the scale tensor's id is empty here.
+// What tensors have in common, and how the rest of their extension is made.
 struct Kind {
   manifest::TensorDescriptor tensor;
-  std::optional<manifest::TensorExtension> extension;
-  bool owned = false;
+  bool owned = false;                            // the fragments say who holds what
+  std::optional<manifest::Extents> block_shape;  // `scale_of` names the scales
+  bool shareable = true;
 };
 
-bool Bool(nb::handle value, const char* name) {
+bool Flag(nb::handle value, const char* name) {
   if (!PyBool_Check(value.ptr())) Refuse(fmt::format("{} must be true or false", name));
   return value.is(nb::bool_(true));
+}
+
+void ReadExtendedKind(nb::handle object, Kind* kind) {
+  manifest::TensorExtension extension;
+  ReadCommonForms(object, &extension);
+  kind->tensor.extension = std::make_shared<const manifest::TensorExtension>(std::move(extension));
+  kind->owned = Flag(Get(object, N().owned), "owned");
+  if (const nb::object shape = Get(object, N().block_shape); !shape.is_none()) {
+    kind->block_shape = Ints(shape, "block_shape", 1);
+  }
+  kind->shareable = Flag(Get(object, N().shareable), "shareable");
 }
 
 Kind ReadKind(nb::handle object) {
@@ -172,40 +185,37 @@ Kind ReadKind(nb::handle object) {
     if (read.semantics == manifest::AxisSemantics::kSplit) tensor.shard_dims.push_back(read.dim);
   }
   std::sort(tensor.shard_dims.begin(), tensor.shard_dims.end());
-  if (!Classes().extended_kind.IsInstance(object)) return kind;
-  kind.extension = ReadSharedExtension(object);
-  if (const nb::object shape = Get(object, N().block_shape); !shape.is_none()) {
-    kind.extension->block_scales = manifest::BlockScales{
-        "", Ints(shape, "block_shape", 1), Bool(Get(object, N().shareable), "shareable")};
-  }
-  kind.owned = Bool(Get(object, N().owned), "owned");
+  if (Classes().extended_kind.IsInstance(object)) ReadExtendedKind(object, &kind);
   return kind;
-}
-
-// The tensor's own extension: its kind's, with the id of its scale tensor.
-std::shared_ptr<const manifest::TensorExtension> ExtensionOf(const Kind& kind,
-                                                             std::optional<int64_t> scale,
-                                                             const nb::tuple& ids, size_t row) {
-  const bool has_blocks = kind.extension && kind.extension->block_scales;
-  if (has_blocks != scale.has_value()) {
-    Refuse(
-        fmt::format("scale_of[{}] must name a tensor where the kind has a block_shape, and only "
-                    "there",
-                    row));
-  }
-  if (!kind.extension) return nullptr;
-  manifest::TensorExtension extension = *kind.extension;
-  if (has_blocks) {
-    const size_t scale_row = IndexOf(*scale, ids.size(), "scale_of", row);
-    extension.block_scales->scale_tensor_id = Text(ids[scale_row], "tensor_id");
-  }
-  return std::make_shared<const manifest::TensorExtension>(std::move(extension));
 }
 
 struct TensorRows {
   std::vector<manifest::TensorDescriptor> tensors;
-  std::vector<bool> owned;  // their one tiling is what their fragments are
+  std::vector<bool> owned;
 };
+
+// Gives the tensors whose kind has a block shape the scales that `scale_of` names.
+void SetBlockScales(const std::vector<Kind>& kinds, const Column& kind_of,
+                    const std::optional<Column>& scale_of,
+                    std::vector<manifest::TensorDescriptor>* tensors) {
+  for (size_t row = 0; row < tensors->size(); ++row) {
+    const Kind& kind = kinds[static_cast<size_t>(kind_of[row])];
+    const auto scale = OptionalCell(scale_of, row);
+    if (scale.has_value() != kind.block_shape.has_value()) {
+      Refuse(fmt::format("scale_of[{}] must be {} for a kind {} block_shape: {}", row,
+                         kind.block_shape ? "a tensor" : "-1",
+                         kind.block_shape ? "with" : "without", (*tensors)[row].tensor_id));
+    }
+    if (!scale) continue;
+    manifest::TensorExtension extension = *(*tensors)[row].extension;
+    extension.block_scales = {
+        .scale_tensor_id = (*tensors)[IndexOf(*scale, tensors->size(), "scale_of", row)].tensor_id,
+        .block_shape = *kind.block_shape,
+        .shareable = kind.shareable};
+    (*tensors)[row].extension =
+        std::make_shared<const manifest::TensorExtension>(std::move(extension));
+  }
+}
 
 TensorRows ReadTensors(nb::handle columns) {
   const nb::tuple ids = AsTuple(Get(columns, N().tensor_ids), "tensor_ids", "must be a sequence");
@@ -213,14 +223,11 @@ TensorRows ReadTensors(nb::handle columns) {
   const Column ranks = ReadColumn(Get(columns, N().ranks), "ranks");
   const Column shapes = ReadColumn(Get(columns, N().shapes), "tensor shapes");
   const Column kind_of = ReadColumn(Get(columns, N().kind_of), "kind_of");
-  const auto layer_ids = ReadOptionalColumn(Get(columns, N().layer_ids), "layer_ids");
-  const auto expert_ids = ReadOptionalColumn(Get(columns, N().expert_ids), "expert_ids");
-  const auto scale_of = ReadOptionalColumn(Get(columns, N().scale_of), "scale_of");
   RequireRows(ranks, rows, "ranks");
   RequireRows(kind_of, rows, "kind_of");
-  if (layer_ids) RequireRows(*layer_ids, rows, "layer_ids");
-  if (expert_ids) RequireRows(*expert_ids, rows, "expert_ids");
-  if (scale_of) RequireRows(*scale_of, rows, "scale_of");
+  const auto layer_ids = ReadOptionalColumn(Get(columns, N().layer_ids), "layer_ids", rows);
+  const auto expert_ids = ReadOptionalColumn(Get(columns, N().expert_ids), "expert_ids", rows);
+  const auto scale_of = ReadOptionalColumn(Get(columns, N().scale_of), "scale_of", rows);
   std::vector<Kind> kinds;
   for (nb::handle kind : AsTuple(Get(columns, N().kinds), "kinds", "must be a sequence")) {
     kinds.push_back(ReadKind(kind));
@@ -228,6 +235,7 @@ TensorRows ReadTensors(nb::handle columns) {
   Pieces shape_pieces(shapes, "tensor shapes");
   TensorRows made;
   made.tensors.reserve(rows);
+  made.owned.reserve(rows);
   for (size_t row = 0; row < rows; ++row) {
     const Kind& kind = kinds[IndexOf(kind_of[row], kinds.size(), "kind_of", row)];
     manifest::TensorDescriptor tensor = kind.tensor;
@@ -237,18 +245,19 @@ TensorRows ReadTensors(nb::handle columns) {
     tensor.global_shape.assign(shape.begin(), shape.end());
     tensor.layer_id = OptionalCell(layer_ids, row);
     tensor.expert_id = OptionalCell(expert_ids, row);
-    tensor.extension = ExtensionOf(kind, OptionalCell(scale_of, row), ids, row);
     made.tensors.push_back(std::move(tensor));
     made.owned.push_back(kind.owned);
   }
   shape_pieces.RequireAllTaken();
+  SetBlockScales(kinds, kind_of, scale_of, &made.tensors);
   return made;
 }
 
 struct FragmentRows {
   Column tensor_of, participant_of, offsets, shapes;
-  std::optional<Column> pipeline_stage_ids, alias_group_of, slots;
+  std::optional<Column> pipeline_stage_ids, alias_group_of, slots, tiling_of;
   std::vector<std::vector<std::string>> alias_groups;
+  std::vector<size_t> begins;  // where each row's box begins in `offsets` and `shapes`
 };
 
 FragmentRows ReadFragmentRows(nb::handle columns) {
@@ -257,135 +266,133 @@ FragmentRows ReadFragmentRows(nb::handle columns) {
   rows.participant_of = ReadColumn(Get(columns, N().participant_of), "participant_of");
   rows.offsets = ReadColumn(Get(columns, N().offsets), "fragment offsets");
   rows.shapes = ReadColumn(Get(columns, N().shapes), "fragment shapes");
+  const size_t count = rows.tensor_of.size();
+  RequireRows(rows.participant_of, count, "participant_of");
   rows.pipeline_stage_ids =
-      ReadOptionalColumn(Get(columns, N().pipeline_stage_ids), "pipeline_stage_ids");
-  rows.alias_group_of = ReadOptionalColumn(Get(columns, N().alias_group_of), "alias_group_of");
-  rows.slots = ReadOptionalColumn(Get(columns, N().slots), "slots");
+      ReadOptionalColumn(Get(columns, N().pipeline_stage_ids), "pipeline_stage_ids", count);
+  rows.alias_group_of =
+      ReadOptionalColumn(Get(columns, N().alias_group_of), "alias_group_of", count);
+  rows.slots = ReadOptionalColumn(Get(columns, N().slots), "slots", count);
+  rows.tiling_of = ReadOptionalColumn(Get(columns, N().tiling_of), "tiling_of", count);
   for (nb::handle group :
        AsTuple(Get(columns, N().alias_groups), "alias_groups", "must be a sequence")) {
     rows.alias_groups.push_back(ReadAliases(group));
   }
-  const size_t count = rows.tensor_of.size();
-  RequireRows(rows.participant_of, count, "participant_of");
-  if (rows.pipeline_stage_ids) {
-    RequireRows(*rows.pipeline_stage_ids, count, "pipeline_stage_ids");
-  }
-  if (rows.alias_group_of) RequireRows(*rows.alias_group_of, count, "alias_group_of");
-  if (rows.slots) RequireRows(*rows.slots, count, "slots");
   return rows;
+}
+
+// A dense fragment's size. Extents of 0 are the extended form's.
+Result<uint64_t> BytesOf(const manifest::TensorDescriptor& tensor, std::span<const int64_t> shape) {
+  const int64_t least = tensor.extension == nullptr ? 1 : 0;
+  uint64_t nbytes = static_cast<uint64_t>(tensor.itemsize);
+  for (const int64_t extent : shape) {
+    if (extent < least) {
+      return InvalidArgument(
+          fmt::format("local_shape must be at least {}, got {} in a fragment of {}", least, extent,
+                      tensor.tensor_id));
+    }
+    if (__builtin_mul_overflow(nbytes, static_cast<uint64_t>(extent), &nbytes)) {
+      return InvalidArgument(fmt::format(
+          "nbytes must fit in an unsigned 64-bit integer: a fragment of {}", tensor.tensor_id));
+    }
+  }
+  return nbytes;
 }
 
 // Fragments with derived ids and sizes. Runs without the GIL: failures are Status values.
 Result<std::vector<manifest::PlacementFragment>> MakeFragments(
-    const FragmentRows& rows, const std::vector<size_t>& shape_begins,
-    const std::vector<manifest::TensorDescriptor>& tensors,
+    const FragmentRows& rows, const std::vector<manifest::TensorDescriptor>& tensors,
     const manifest::ParallelTopology& topology) {
   std::vector<manifest::PlacementFragment> fragments;
   fragments.reserve(rows.tensor_of.size());
   for (size_t row = 0; row < rows.tensor_of.size(); ++row) {
     const auto& tensor = tensors[static_cast<size_t>(rows.tensor_of[row])];
     const size_t rank = tensor.global_shape.size();
-    const bool is_extended = tensor.extension != nullptr;
     manifest::PlacementFragment fragment;
     fragment.tensor_id = tensor.tensor_id;
-    const auto offset = std::span(rows.offsets).subspan(shape_begins[row], rank);
-    const auto shape = std::span(rows.shapes).subspan(shape_begins[row], rank);
+    const auto offset = std::span(rows.offsets).subspan(rows.begins[row], rank);
+    const auto shape = std::span(rows.shapes).subspan(rows.begins[row], rank);
     fragment.global_offset.assign(offset.begin(), offset.end());
     fragment.local_shape.assign(shape.begin(), shape.end());
-    uint64_t nbytes = static_cast<uint64_t>(tensor.itemsize);
-    for (const int64_t extent : shape) {
-      if (extent < (is_extended ? 0 : 1)) {
-        return InvalidArgument(
-            fmt::format("local_shape must be at least {}, got {} in a fragment of {}",
-                        is_extended ? 0 : 1, extent, tensor.tensor_id));
-      }
-      if (__builtin_mul_overflow(nbytes, static_cast<uint64_t>(extent), &nbytes)) {
-        return InvalidArgument(fmt::format(
-            "nbytes must fit in an unsigned 64-bit integer: a fragment of {}", tensor.tensor_id));
-      }
-    }
-    fragment.nbytes = nbytes;
+    MC_ASSIGN_OR_RETURN(fragment.nbytes, BytesOf(tensor, shape));
     fragment.rank = topology.participants[static_cast<size_t>(rows.participant_of[row])].rank;
     fragment.pipeline_stage_id = OptionalCell(rows.pipeline_stage_ids, row);
+    fragment.slot = OptionalCell(rows.slots, row);
     if (const auto group = OptionalCell(rows.alias_group_of, row)) {
       fragment.aliases = rows.alias_groups[static_cast<size_t>(*group)];
     }
-    fragment.slot = OptionalCell(rows.slots, row);
-    MC_ASSIGN_OR_RETURN(
-        fragment, manifest::MakePlacementFragment(std::move(fragment), std::nullopt,
-                                                  is_extended ? manifest::FragmentForm::kExtended
-                                                              : manifest::FragmentForm::kBase));
+    const auto form = tensor.extension == nullptr ? manifest::FragmentForm::kBase
+                                                  : manifest::FragmentForm::kExtended;
+    MC_ASSIGN_OR_RETURN(fragment,
+                        manifest::MakePlacementFragment(std::move(fragment), std::nullopt, form));
     fragments.push_back(std::move(fragment));
   }
   return fragments;
 }
 
-// Every index in range, every ragged column exactly as long as its rows say. Where each row begins.
-std::vector<size_t> CheckRows(const FragmentRows& rows,
-                              const std::vector<manifest::TensorDescriptor>& tensors,
-                              const manifest::ParallelTopology& topology) {
-  Pieces offsets(rows.offsets, "fragment offsets");
-  Pieces shapes(rows.shapes, "fragment shapes");
-  std::vector<size_t> begins;
-  begins.reserve(rows.tensor_of.size());
-  size_t begin = 0;
+// Who holds what of the owned tensors: what their fragments say.
+void SetOwnership(const FragmentRows& rows, const std::vector<bool>& owned,
+                  const manifest::FragmentInventory& inventory,
+                  std::vector<manifest::TensorDescriptor>* tensors) {
+  std::vector<std::vector<manifest::HeldBox>> held(tensors->size());
   for (size_t row = 0; row < rows.tensor_of.size(); ++row) {
-    const size_t tensor = IndexOf(rows.tensor_of[row], tensors.size(), "tensor_of", row);
-    IndexOf(rows.participant_of[row], topology.participants.size(), "participant_of", row);
-    if (const auto group = OptionalCell(rows.alias_group_of, row)) {
-      IndexOf(*group, rows.alias_groups.size(), "alias_group_of", row);
+    const auto tensor = static_cast<size_t>(rows.tensor_of[row]);
+    if (!owned[tensor]) continue;
+    const manifest::PlacementFragment& fragment = inventory.fragments[row];
+    held[tensor].push_back(
+        {.tiling = rows.tiling_of ? (*rows.tiling_of)[row] : 0,
+         .offset = fragment.global_offset,
+         .shape = fragment.local_shape,
+         .owner = inventory.topology.participants[static_cast<size_t>(rows.participant_of[row])]
+                      .participant_id});
+  }
+  for (size_t t = 0; t < tensors->size(); ++t) {
+    if (!owned[t]) continue;
+    manifest::TensorExtension extension = *(*tensors)[t].extension;
+    extension.ownership = manifest::TilingsOf(std::move(held[t]));
+    (*tensors)[t].extension =
+        std::make_shared<const manifest::TensorExtension>(std::move(extension));
+  }
+}
+
+void CheckTiling(const FragmentRows& rows, size_t row, bool owned) {
+  if (!rows.tiling_of) return;
+  const int64_t tiling = (*rows.tiling_of)[row];
+  if (tiling < 0) Refuse(fmt::format("tiling_of[{}] must be at least 0, got {}", row, tiling));
+  if (tiling > 0 && !owned) {
+    Refuse(
+        fmt::format("tiling_of[{}] must be 0 for a tensor that is not owned, got {}", row, tiling));
+  }
+}
+
+// Every index in range, every ragged column exactly as long as its rows say.
+void CheckRows(const TensorRows& tensors, const manifest::ParallelTopology& topology,
+               FragmentRows* rows) {
+  Pieces offsets(rows->offsets, "fragment offsets");
+  Pieces shapes(rows->shapes, "fragment shapes");
+  rows->begins.reserve(rows->tensor_of.size());
+  size_t begin = 0;
+  for (size_t row = 0; row < rows->tensor_of.size(); ++row) {
+    const size_t tensor = IndexOf(rows->tensor_of[row], tensors.tensors.size(), "tensor_of", row);
+    IndexOf(rows->participant_of[row], topology.participants.size(), "participant_of", row);
+    if (const auto group = OptionalCell(rows->alias_group_of, row)) {
+      IndexOf(*group, rows->alias_groups.size(), "alias_group_of", row);
     }
-    const size_t rank = tensors[tensor].global_shape.size();
+    CheckTiling(*rows, row, tensors.owned[tensor]);
+    const size_t rank = tensors.tensors[tensor].global_shape.size();
     offsets.Take(rank);
     shapes.Take(rank);
-    begins.push_back(begin);
+    rows->begins.push_back(begin);
     begin += rank;
   }
   offsets.RequireAllTaken();
   shapes.RequireAllTaken();
-  return begins;
-}
-
-// Gives each owned tensor the one tiling that its fragments are: each box with all its holders.
-void DeclareOwners(const TensorRows& made, const FragmentRows& rows,
-                   const manifest::ParallelTopology& topology,
-                   manifest::FragmentInventory& inventory) {
-  std::vector<std::vector<size_t>> held(made.tensors.size());
-  for (size_t row = 0; row < rows.tensor_of.size(); ++row) {
-    const auto tensor = static_cast<size_t>(rows.tensor_of[row]);
-    if (made.owned[tensor] && !inventory.fragments[row].is_empty()) held[tensor].push_back(row);
-  }
-  for (size_t tensor = 0; tensor < held.size(); ++tensor) {
-    if (held[tensor].empty()) continue;
-    const auto owner = [&](size_t row) -> const std::string& {
-      return topology.participants[static_cast<size_t>(rows.participant_of[row])].participant_id;
-    };
-    const auto key = [&](size_t row) {
-      const manifest::PlacementFragment& fragment = inventory.fragments[row];
-      return std::tie(fragment.global_offset, fragment.local_shape, owner(row));
-    };
-    std::sort(held[tensor].begin(), held[tensor].end(),
-              [&](size_t a, size_t b) { return key(a) < key(b); });
-    manifest::OwnedTiling tiling;
-    for (const size_t row : held[tensor]) {
-      const manifest::PlacementFragment& fragment = inventory.fragments[row];
-      if (tiling.empty() || tiling.back().offset != fragment.global_offset ||
-          tiling.back().shape != fragment.local_shape) {
-        tiling.push_back({fragment.global_offset, fragment.local_shape, {}});
-      }
-      tiling.back().owners.push_back(owner(row));
-    }
-    manifest::TensorDescriptor& descriptor = inventory.tensors[tensor];
-    manifest::TensorExtension extension = *descriptor.extension;
-    extension.ownership = {std::move(tiling)};
-    descriptor.extension = std::make_shared<const manifest::TensorExtension>(std::move(extension));
-  }
 }
 
 PlacementHandle PlacementFromColumns(nb::handle resource_id, nb::handle revision,
                                      nb::handle weight_generation, nb::handle placement_set_id,
-                                     nb::handle topology, nb::handle tensors, nb::handle fragments,
-                                     nb::handle omitted_tensors) {
+                                     nb::handle topology, nb::handle tensor_columns,
+                                     nb::handle fragment_columns, nb::handle omitted_tensors) {
   manifest::FragmentInventory fields;
   fields.resource_id = Text(resource_id, "resource_id");
   fields.revision = Text(revision, "revision");
@@ -395,18 +402,17 @@ PlacementHandle PlacementFromColumns(nb::handle resource_id, nb::handle revision
     Refuse("topology must be a ParallelTopology");
   }
   fields.topology = ReadTopology(topology);
-  const TensorRows made_tensors = ReadTensors(tensors);
-  fields.tensors = made_tensors.tensors;
   for (nb::handle id : AsTuple(omitted_tensors, "omitted_tensors", "must be a sequence")) {
     fields.omitted_tensors.push_back(Text(id, "omitted_tensors"));
   }
-  const FragmentRows rows = ReadFragmentRows(fragments);
-  const std::vector<size_t> begins = CheckRows(rows, fields.tensors, fields.topology);
+  TensorRows tensors = ReadTensors(tensor_columns);
+  FragmentRows rows = ReadFragmentRows(fragment_columns);
+  CheckRows(tensors, fields.topology, &rows);
   Result<manifest::PlacementPtr> made = [&]() -> Result<manifest::PlacementPtr> {
     nb::gil_scoped_release release;
-    MC_ASSIGN_OR_RETURN(fields.fragments,
-                        MakeFragments(rows, begins, fields.tensors, fields.topology));
-    DeclareOwners(made_tensors, rows, fields.topology, fields);
+    MC_ASSIGN_OR_RETURN(fields.fragments, MakeFragments(rows, tensors.tensors, fields.topology));
+    SetOwnership(rows, tensors.owned, fields, &tensors.tensors);
+    fields.tensors = std::move(tensors.tensors);
     return manifest::PlacementFromFragments(std::move(fields));
   }();
   return {ValueOrThrow(std::move(made))};

@@ -76,26 +76,25 @@ manifest::Packing ReadPacking(nb::handle object) {
           .factor = Int(Get(object, N().factor), "packing factor", 2)};
 }
 
-manifest::TensorExtension ReadSharedExtension(nb::handle object) {
-  manifest::TensorExtension extension;
+void ReadCommonForms(nb::handle object, manifest::TensorExtension* extension) {
   if (const nb::object padded = Get(object, N().padded_shape); !padded.is_none()) {
-    extension.padded_shape = Ints(padded, "padded_shape", 0);
+    extension->padded_shape = Ints(padded, "padded_shape", 0);
   }
   ContractClasses& classes = Classes();
-  extension.sections =
+  extension->sections =
       Optional(Get(object, N().sections), "sections", classes.sections, &ReadSections);
-  extension.packing = Optional(Get(object, N().packing), "packing", classes.packing, &ReadPacking);
-  return extension;
+  extension->packing = Optional(Get(object, N().packing), "packing", classes.packing, &ReadPacking);
 }
 
 std::shared_ptr<const manifest::TensorExtension> ReadExtension(nb::handle tensor) {
-  manifest::TensorExtension extension = ReadSharedExtension(tensor);
+  manifest::TensorExtension extension;
   for (nb::handle tiling : AsTuple(Get(tensor, N().ownership), "ownership", "must be a sequence")) {
     manifest::OwnedTiling& boxes = extension.ownership.emplace_back();
     for (nb::handle box : Items(tiling, "ownership", Classes().owned_box)) {
       boxes.push_back(ReadOwnedBox(box));
     }
   }
+  ReadCommonForms(tensor, &extension);
   extension.block_scales = Optional(Get(tensor, N().block_scales), "block_scales",
                                     Classes().block_scales, &ReadBlockScales);
   return std::make_shared<const manifest::TensorExtension>(std::move(extension));

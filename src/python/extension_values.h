@@ -19,8 +19,8 @@ manifest::SectionPart ReadSection(nb::handle object);
 manifest::Sections ReadSections(nb::handle object);
 manifest::BlockScales ReadBlockScales(nb::handle object);
 manifest::Packing ReadPacking(nb::handle object);
-// What an ExtendedTensor and an ExtendedKind say alike: padding, sections, packing.
-manifest::TensorExtension ReadSharedExtension(nb::handle object);
+// Of an ExtendedTensor or ExtendedKind: what many tensors may have in common.
+void ReadCommonForms(nb::handle object, manifest::TensorExtension* extension);
 // The fields of an ExtendedTensor beyond its base's.
 std::shared_ptr<const manifest::TensorExtension> ReadExtension(nb::handle tensor);
 

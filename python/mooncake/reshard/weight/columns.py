@@ -3,6 +3,9 @@
 A column of numbers is anything with the buffer protocol (numpy arrays, array.array) and an integer
 type of 1, 2, 4 or 8 bytes, or a sequence of ints. Ragged columns (shapes, offsets) are flat: the
 first tensor's extents, then the second's, and so on.
+
+The extended forms (docs/extended_forms.md) have columns too: what many tensors have in common is
+in an `ExtendedKind`, who holds what of an owned tensor follows from the fragments.
 """
 
 from __future__ import annotations
@@ -42,20 +45,19 @@ class TensorKind:
 
 @dataclass(frozen=True)
 class ExtendedKind(TensorKind):
-    """What many tensors of the extended forms (docs/extended_forms.md) have in common.
+    """What many ExtendedTensors have in common.
 
-    `owned` tensors have no parallel axes: their one tiling is what their fragments are, each box
-    with all participants that hold it. So a box that nobody holds is refused, as is one that
-    overlaps another; a holder that was left out is not seen. Tensors of a kind with a `block_shape`
-    name the tensor of their scales in `TensorColumns.scale_of`.
+    `owned`: explicit ownership, which is what the tensors' fragments say (see `tiling_of`); there
+    are no parallel axes then. `block_shape` and `shareable` are those of BlockScales; each tensor's
+    scales are named by `TensorColumns.scale_of`. The other fields are ExtendedTensor's.
     """
 
     owned: bool = False
     padded_shape: Optional[tuple[int, ...]] = None
     sections: Optional[Sections] = None
-    packing: Optional[Packing] = None
     block_shape: Optional[tuple[int, ...]] = None
     shareable: bool = True
+    packing: Optional[Packing] = None
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,18 @@ class TensorColumns:
     kind_of: IntColumn  # index into `kinds`
     layer_ids: Optional[IntColumn] = None  # -1: none
     expert_ids: Optional[IntColumn] = None  # -1: none
-    scale_of: Optional[IntColumn] = None  # row of the tensor of its block scales, -1: none
+    scale_of: Optional[IntColumn] = None  # row of the tensor's block scales, -1: none
 
 
 @dataclass(frozen=True)
 class FragmentColumns:
-    """One row a fragment, in any order. Byte sizes follow from the shapes."""
+    """One row a fragment, in any order. Byte sizes follow from the shapes.
+
+    The rows of an owned tensor are its ownership: each box with everyone who has a row of it, and a
+    row more for each further copy on one participant (told apart by `slots`). Where replicas are
+    cut differently, `tiling_of` says which of the tensor's tilings a row belongs to. An extent of 0
+    is an empty shard.
+    """
 
     tensor_of: IntColumn  # row of the tensor
     participant_of: IntColumn  # index into the topology's participants
@@ -83,7 +91,8 @@ class FragmentColumns:
     pipeline_stage_ids: Optional[IntColumn] = None  # -1: none
     alias_groups: Sequence[Sequence[str]] = ()
     alias_group_of: Optional[IntColumn] = None  # index into `alias_groups`, -1: none
-    slots: Optional[IntColumn] = None  # of extended tensors' fragments, -1: none
+    slots: Optional[IntColumn] = None  # place in a grouped buffer (ExtendedFragment), -1: none
+    tiling_of: Optional[IntColumn] = None  # number of the tiling within its tensor; absent: all 0
 
 
 def placement_from_columns(
@@ -97,7 +106,10 @@ def placement_from_columns(
     fragments: FragmentColumns,
     omitted_tensors: Sequence[TensorId] = (),
 ) -> WeightPlacementManifest:
-    """The placement that `from_fragments` would build from the same rows, with the same ids."""
+    """The placement that `from_fragments` would build from the same rows, with the same ids.
+
+    `omitted_tensors` are left out on purpose, as by `omit_tensors`.
+    """
     handle = _core.placement_from_columns(
         resource_id,
         revision,
