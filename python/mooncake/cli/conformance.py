@@ -21,8 +21,8 @@ def add_commands(commands: Any) -> None:
     command = commands.add_parser(
         "conformance",
         help="check an exporter's placements of published models",
-        description="Compares an exporter's placements with what the engines' layouts call for, and "
-        "runs plans between them on an oracle. Without --exporter, checks the reference itself.",
+        description="Compares an exporter's placements with what the engines' layouts call for, "
+        "and runs plans between them on an oracle. Without --exporter: checks the reference.",
     )
     command.add_argument(
         "--exporter",

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import transformers
 from mooncake.reshard.conformance import (
+    CHECKPOINT,
     FUSED,
     ModelConfiguration,
     TensorFamily,
@@ -39,17 +40,23 @@ def missing_class(model: ModelConfiguration) -> str | None:
     return None
 
 
-def make_model(model: ModelConfiguration, dtype: torch.dtype = torch.bfloat16) -> Any:
+def make_model(model: ModelConfiguration) -> Any:
     """The real class with the configuration's numbers, random weights, in eval mode."""
     config_name, class_name = CLASSES[model.model_type]
     config = getattr(transformers, config_name)(**_arguments(model))
-    config.dtype = dtype
+    config.dtype = dtype = torch.bfloat16
     kind = getattr(transformers, class_name)
     made = (
         kind.from_config(config, dtype=dtype)
         if class_name.startswith("Auto")
         else kind._from_config(config, dtype=dtype)
     )
+    # Some classes keep routers in float32 that checkpoints have in bfloat16.
+    dtypes = {n: f.dtype for f in main_families(model, CHECKPOINT) for n in f.names()}
+    for name, parameter in made.state_dict(keep_vars=True).items():
+        wanted = getattr(torch, dtypes.get(name, "bfloat16"))
+        if parameter.dtype != wanted:
+            parameter.data = parameter.data.to(wanted)
     return made.eval()
 
 

@@ -115,6 +115,8 @@ class EngineLayout:
 
     def _cut(self, family: TensorFamily, size: int, index: int) -> list[Box]:
         """The boxes of rank `index` of `size` that cut the family's parts."""
+        if not family.fused and (family.cut_dim is None or size == 1):
+            return [((0,) * len(family.shape), family.shape)]
         if family.cut_dim is None or size == 1:
             return _pieces(family, [(part, 0, part.extent) for part in family.parts])
         if family.role in ("embedding", "head"):
@@ -149,11 +151,7 @@ class EngineLayout:
 
 def _pieces(family: TensorFamily, runs: list[tuple[Part, int, int]]) -> list[Box]:
     """Boxes of the cut dimension's runs: (part, begin, end) within the part."""
-    dim = family.cut_dim
-    if dim is None:
-        if not family.fused:
-            return [(tuple([0] * len(family.shape)), family.shape)]
-        dim = 0
+    dim = 0 if family.cut_dim is None else family.cut_dim
     boxes = []
     part_begin = 0
     for part, begin, end in runs:
