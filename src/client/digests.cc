@@ -1,6 +1,7 @@
 #include "client/digests.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/check.h"
 
@@ -8,6 +9,7 @@ namespace mooncake::client {
 namespace {
 
 constexpr std::string_view kMagic = "MCWDIG01";
+constexpr std::string_view kMagicWithFragments = "MCWDIG02";
 constexpr size_t kDigestBytes = sizeof(BlockDigest);
 static_assert(kDigestBytes == 16 && alignof(BlockDigest) == 1);
 
@@ -64,12 +66,47 @@ Result<DigestsTable::Entry> TakeEntry(Reader* reader) {
   return entry;
 }
 
+Result<DigestsTable::Fragment> TakeFragment(Reader* reader) {
+  DigestsTable::Fragment fragment;
+  MC_ASSIGN_OR_RETURN(const uint32_t id_bytes, reader->TakeInteger<uint32_t>("an id's length"));
+  MC_ASSIGN_OR_RETURN(fragment.id, reader->Take(id_bytes, "an id"));
+  MC_ASSIGN_OR_RETURN(fragment.nbytes, reader->TakeInteger<uint64_t>("a fragment's length"));
+  MC_ASSIGN_OR_RETURN(const std::string_view sha256,
+                      reader->Take(fragment.sha256.size(), "a fingerprint"));
+  std::memcpy(fragment.sha256.data(), sha256.data(), sha256.size());
+  return fragment;
+}
+
+Status OutOfOrder(const char* kind, std::string_view name, size_t offset, std::string_view before) {
+  return Corrupt("digests object: " + std::string(kind) + " " + std::string(name) + " at offset " +
+                 std::to_string(offset) + " does not sort after " + std::string(before));
+}
+
+void AppendFragments(std::vector<FragmentFingerprint> fragments, std::string* bytes) {
+  std::sort(fragments.begin(), fragments.end(),
+            [](const auto& a, const auto& b) { return a.fragment_id < b.fragment_id; });
+  AppendLittleEndian<uint64_t>(bytes, fragments.size());
+  for (size_t i = 0; i < fragments.size(); ++i) {
+    const FragmentFingerprint& fragment = fragments[i];
+    MC_CHECK(i == 0 || fragments[i - 1].fragment_id != fragment.fragment_id);
+    AppendLittleEndian<uint32_t>(bytes, static_cast<uint32_t>(fragment.fragment_id.size()));
+    *bytes += fragment.fragment_id;
+    AppendLittleEndian<uint64_t>(bytes, fragment.nbytes);
+    bytes->append(reinterpret_cast<const char*>(fragment.sha256.data()), fragment.sha256.size());
+  }
+}
+
 }  // namespace
 
-std::string EncodeDigests(std::vector<PayloadDigests> payloads) {
+Sha256Digest FingerprintOf(std::span<const BlockDigest> blocks) {
+  return Sha256Of({reinterpret_cast<const char*>(blocks.data()), blocks.size() * kDigestBytes});
+}
+
+std::string EncodeDigests(std::vector<PayloadDigests> payloads,
+                          std::vector<FragmentFingerprint> fragments) {
   std::sort(payloads.begin(), payloads.end(),
             [](const PayloadDigests& a, const PayloadDigests& b) { return a.name < b.name; });
-  std::string bytes(kMagic);
+  std::string bytes(fragments.empty() ? kMagic : kMagicWithFragments);
   AppendLittleEndian<uint64_t>(&bytes, payloads.size());
   for (size_t i = 0; i < payloads.size(); ++i) {
     const PayloadDigests& payload = payloads[i];
@@ -81,6 +118,7 @@ std::string EncodeDigests(std::vector<PayloadDigests> payloads) {
     bytes.append(reinterpret_cast<const char*>(payload.blocks.data()),
                  payload.blocks.size() * kDigestBytes);
   }
+  if (!fragments.empty()) AppendFragments(std::move(fragments), &bytes);
   return bytes;
 }
 
@@ -89,19 +127,30 @@ Result<DigestsTable> DigestsTable::Decode(std::string bytes) {
   table.bytes_ = std::make_unique<const std::string>(std::move(bytes));
   Reader reader(*table.bytes_);
   MC_ASSIGN_OR_RETURN(const std::string_view magic, reader.Take(kMagic.size(), "magic"));
-  if (magic != kMagic) {
-    return Corrupt("digests object begins with " + HexOf(magic) + " instead of \"MCWDIG01\"");
+  if (magic != kMagic && magic != kMagicWithFragments) {
+    return Corrupt("digests object begins with " + HexOf(magic) +
+                   " instead of \"MCWDIG01\" or \"MCWDIG02\"");
   }
   MC_ASSIGN_OR_RETURN(const uint64_t count, reader.TakeInteger<uint64_t>("a payload count"));
   for (uint64_t i = 0; i < count; ++i) {
     const size_t begin = reader.offset();
     MC_ASSIGN_OR_RETURN(const Entry entry, TakeEntry(&reader));
     if (!table.entries_.empty() && !(table.entries_.back().name < entry.name)) {
-      return Corrupt("digests object: payload " + std::string(entry.name) + " at offset " +
-                     std::to_string(begin) + " does not sort after " +
-                     std::string(table.entries_.back().name));
+      return OutOfOrder("payload", entry.name, begin, table.entries_.back().name);
     }
     table.entries_.push_back(entry);
+  }
+  if (magic == kMagicWithFragments) {
+    MC_ASSIGN_OR_RETURN(const uint64_t fragments, reader.TakeInteger<uint64_t>("a fragment count"));
+    if (fragments == 0) return Corrupt("digests object: \"MCWDIG02\" without a fragment");
+    for (uint64_t i = 0; i < fragments; ++i) {
+      const size_t begin = reader.offset();
+      MC_ASSIGN_OR_RETURN(const Fragment fragment, TakeFragment(&reader));
+      if (i != 0 && !(table.fragments_.back().id < fragment.id)) {
+        return OutOfOrder("fragment", fragment.id, begin, table.fragments_.back().id);
+      }
+      table.fragments_.push_back(fragment);
+    }
   }
   if (reader.left() != 0) {
     return Corrupt("digests object: expected its end at offset " + std::to_string(reader.offset()) +
@@ -115,6 +164,13 @@ const DigestsTable::Entry* DigestsTable::Find(std::string_view name) const {
       entries_.begin(), entries_.end(), name,
       [](const Entry& entry, std::string_view wanted) { return entry.name < wanted; });
   return found != entries_.end() && found->name == name ? &*found : nullptr;
+}
+
+const DigestsTable::Fragment* DigestsTable::FindFragment(std::string_view id) const {
+  const auto found = std::lower_bound(
+      fragments_.begin(), fragments_.end(), id,
+      [](const Fragment& fragment, std::string_view wanted) { return fragment.id < wanted; });
+  return found != fragments_.end() && found->id == id ? &*found : nullptr;
 }
 
 }  // namespace mooncake::client

@@ -1,7 +1,9 @@
 #include "client/import_commit.h"
 
 #include <algorithm>
+#include <map>
 
+#include "client/replica_check.h"
 #include "client/steps.h"
 #include "codec/values.h"
 #include "env/clock.h"
@@ -20,9 +22,10 @@ const v1::NodeAddress* FindNode(const v1::GetImportReply& import, const std::str
   return nullptr;
 }
 
-const v1::Grant* FindGrant(const v1::GetImportReply& import, const std::string& instance_id) {
+const v1::Grant* FindGrant(const v1::GetImportReply& import, const std::string& instance_id,
+                           v1::Access access) {
   for (const v1::Grant& grant : import.grants()) {
-    if (grant.access() == v1::ACCESS_METADATA_WRITE && grant.instance_id() == instance_id) {
+    if (grant.access() == access && grant.instance_id() == instance_id) {
       return &grant;
     }
   }
@@ -37,14 +40,21 @@ bool AllReceived(const v1::GetImportReply& import) {
 }
 
 Status AbortOutcome(const v1::GetImportReply& import) {
+  if (import.abort_code() == static_cast<uint32_t>(Code::kConflict)) {
+    return Conflict(import.abort_reason());
+  }
   return Cancelled("the import was aborted: " + import.abort_reason());
 }
 
-std::string NamesOfMissing(const v1::GetImportReply& import) {
+std::string NamesOfMissing(const reshard::UploadPlan& plan, const v1::GetImportReply& import) {
   std::string names;
   for (const v1::ParticipantProgress& progress : import.participants()) {
     if (progress.state() == v1::PARTICIPANT_STATE_RECEIVED) continue;
     names += (names.empty() ? "" : ", ") + progress.participant_id();
+    for (const reshard::ParticipantUpload& upload : plan.participants) {
+      if (upload.participant_id != progress.participant_id() || !upload.objects.empty()) continue;
+      names += " (which has replicas only: without verify_replicas nobody waits for it)";
+    }
   }
   return names;
 }
@@ -81,7 +91,7 @@ Result<v1::GetImportReply> ImportCommit::Look() {
 
 Status ImportCommit::SubmitOwn(const v1::GetImportReply& import) {
   for (const auto& [id, writer] : import_.writers_) {
-    if (writer->uploads()) MC_RETURN_IF_ERROR(SubmitOne(import, *writer));
+    if (writer->hands_in()) MC_RETURN_IF_ERROR(SubmitOne(import, *writer));
   }
   return OkStatus();
 }
@@ -105,7 +115,7 @@ Status ImportCommit::SubmitOne(const v1::GetImportReply& import, const Participa
 
 Status ImportCommit::CompareOthers() {
   for (const auto& [id, writer] : import_.writers_) {
-    if (writer->uploads() || writer->Wanted().empty() || compared_.contains(id)) continue;
+    if (writer->hands_in() || writer->Wanted().empty() || compared_.contains(id)) continue;
     const std::string digests = writer->Digests();
     v1::SubmitReceiptRequest submit;
     submit.set_import_id(import_.import_id_);
@@ -123,14 +133,53 @@ Status ImportCommit::CompareOthers() {
   return OkStatus();
 }
 
+Status ImportCommit::CompareReplicas(const v1::GetImportReply& import) {
+  const reshard::UploadPlan& plan = import_.plan_;
+  if (plan.replicas.empty()) return OkStatus();
+  std::map<std::string, model::MetadataObject> receipts;  // by name
+  for (const v1::MetadataObject& proto : import.receipts()) {
+    MC_ASSIGN_OR_RETURN(model::MetadataObject object, codec::FromProto(proto));
+    receipts[object.name] = std::move(object);
+  }
+  DigestsByParticipant tables;
+  for (const uint32_t participant : ParticipantsToCompare(plan)) {
+    const std::string& id = plan.participants[participant].participant_id;
+    const auto receipt = receipts.find(model::DigestsName(id));
+    if (receipt == receipts.end()) return Internal("the Master has no receipt of " + id);
+    MC_ASSIGN_OR_RETURN(std::string bytes, ReadObject(import, receipt->second));
+    Result<DigestsTable> table = DigestsTable::Decode(std::move(bytes));
+    if (!table.ok()) return table.status().WithContext("participant " + id);
+    tables.emplace(participant, *std::move(table));
+  }
+  const Status equal = client::CompareReplicas(plan, tables);
+  if (equal.code() == Code::kConflict) return AbortAsConflict(equal);
+  MC_RETURN_IF_ERROR(equal);
+  return import_.session_->Step(import_step::kReplicasCompared);
+}
+
+// Everybody is told what the Master has recorded, the one who found it too.
+Status ImportCommit::AbortAsConflict(const Status& difference) {
+  v1::AbortImportRequest abort;
+  abort.set_import_id(import_.import_id_);
+  abort.set_reason(difference.message());
+  abort.set_code(static_cast<uint32_t>(difference.code()));
+  MC_RETURN_IF_ERROR(import_.calls_
+                         ->Command(&rpc::MasterApi::AbortImport, std::move(abort),
+                                   import_.session_->Limits(wait_.cancel))
+                         .status());
+  MC_ASSIGN_OR_RETURN(const v1::GetImportReply import, Look());
+  return import.state() == v1::IMPORT_STATE_ABORTED ? AbortOutcome(import) : difference;
+}
+
 Status ImportCommit::KeepWaiting(int64_t begin_ms, const v1::GetImportReply& import) const {
   if (wait_.cancel.stop_requested() || (wait_.keep_waiting && !wait_.keep_waiting())) {
-    return Cancelled("cancelled by the caller while waiting for " + NamesOfMissing(import));
+    return Cancelled("cancelled by the caller while waiting for " +
+                     NamesOfMissing(import_.plan_, import));
   }
   const int64_t waited_ms = env::SystemClock::Instance().MonotonicMs() - begin_ms;
   if (wait_.timeout_ms >= 0 && waited_ms > wait_.timeout_ms) {
     return Unavailable("waited " + std::to_string(waited_ms) + " ms for the receipts of " +
-                       NamesOfMissing(import));
+                       NamesOfMissing(import_.plan_, import));
   }
   return OkStatus();
 }
@@ -146,6 +195,7 @@ Result<model::RevisionMetadata> ImportCommit::WaitUntilOver() {
       // Before anything becomes READY: a set that is partly ours and partly a different publisher's
       // must not.
       MC_RETURN_IF_ERROR(CompareOthers());
+      MC_RETURN_IF_ERROR(CompareReplicas(import));
       return Commit(import);
     }
     MC_RETURN_IF_ERROR(KeepWaiting(begin_ms, import));
@@ -166,7 +216,7 @@ Result<model::MetadataObject> ImportCommit::WriteObject(const v1::GetImportReply
   if (node == nullptr) {
     return Unavailable("node " + node_id + " of METADATA object " + name + " is not registered");
   }
-  const v1::Grant* grant = FindGrant(import, node->instance_id());
+  const v1::Grant* grant = FindGrant(import, node->instance_id(), v1::ACCESS_METADATA_WRITE);
   if (grant == nullptr) {
     return Internal("no METADATA_WRITE grant for node " + node_id + " of METADATA object " + name);
   }
@@ -178,6 +228,34 @@ Result<model::MetadataObject> ImportCommit::WriteObject(const v1::GetImportReply
     return channel->WriteMetadata(*grant, name, content, bounds);
   }));
   return model::MetadataObject{name, content.size(), Sha256Of(content), node_id};
+}
+
+Result<std::string> ImportCommit::ReadObject(const v1::GetImportReply& import,
+                                             const model::MetadataObject& object) {
+  const v1::NodeAddress* node = FindNode(import, object.node_id);
+  if (node == nullptr) {
+    return Unavailable("node " + object.node_id + " of METADATA object " + object.name +
+                       " is not registered");
+  }
+  const v1::Grant* grant = FindGrant(import, node->instance_id(), v1::ACCESS_METADATA_READ);
+  if (grant == nullptr) {
+    return Internal("no METADATA_READ grant for node " + object.node_id + " of METADATA object " +
+                    object.name);
+  }
+  std::string content;
+  const CallLimits limits = import_.session_->Limits(wait_.cancel);
+  const rpc::CallBounds bounds = limits.Bounds();
+  MC_RETURN_IF_ERROR(Repeat(limits, [&]() -> Status {
+    MC_ASSIGN_OR_RETURN(const std::shared_ptr<rpc::NodeChannel> channel,
+                        import_.session_->nodes.Get(*node, bounds));
+    MC_ASSIGN_OR_RETURN(content, channel->ReadMetadata(*grant, object.name, bounds));
+    return OkStatus();
+  }));
+  const Sha256Digest actual = Sha256Of(content);
+  if (content.size() == object.bytes && actual == object.sha256) return content;
+  return Corrupt("METADATA object " + object.name + " on node " + object.node_id + ": expected " +
+                 std::to_string(object.bytes) + " bytes with SHA-256 " + ToHex(object.sha256) +
+                 ", got " + std::to_string(content.size()) + " with " + ToHex(actual));
 }
 
 Status ImportCommit::SealAll(const v1::GetImportReply& import) {

@@ -26,12 +26,18 @@ class ImportCommit {
   Status SubmitOne(const v1::GetImportReply& import, const ParticipantWriter& writer);
   // Of participants that others uploaded: equal bytes, or CONFLICT.
   Status CompareOthers();
+  // Of one box: equal bytes everywhere, or the import ends as CONFLICT and this is what it ended
+  // with. Everybody's receipts are in.
+  Status CompareReplicas(const v1::GetImportReply& import);
+  Status AbortAsConflict(const Status& difference);
   Result<model::RevisionMetadata> WaitUntilOver();
   Status KeepWaiting(int64_t begin_ms, const v1::GetImportReply& import) const;
   Result<model::RevisionMetadata> Commit(const v1::GetImportReply& import);
   // On one of the import's nodes for METADATA, chosen by `spread`.
   Result<model::MetadataObject> WriteObject(const v1::GetImportReply& import, uint32_t spread,
                                             const std::string& name, const std::string& content);
+  Result<std::string> ReadObject(const v1::GetImportReply& import,
+                                 const model::MetadataObject& object);
   Status SealAll(const v1::GetImportReply& import);
 
   ImportSession& import_;

@@ -59,7 +59,8 @@ Result<std::unique_ptr<ImportSession>> ImportSession::Begin(std::shared_ptr<Sess
   if (request.placement == nullptr) return InvalidArgument("placement is missing");
   MC_RETURN_IF_ERROR(CheckIdentity(request.identity, *request.placement));
   MC_ASSIGN_OR_RETURN(reshard::UploadPlan plan,
-                      reshard::PlanUpload(request.placement, model::GroupId(request.identity)));
+                      reshard::PlanUpload(request.placement, model::GroupId(request.identity),
+                                          reshard::kDefaultPackThreshold, request.verify_replicas));
   std::unique_ptr<ImportSession> import(
       new ImportSession(std::move(session), request, std::move(plan)));
   MC_RETURN_IF_ERROR(import->CheckParticipants());
@@ -119,7 +120,7 @@ Result<v1::BeginImportReply> ImportSession::CallBegin(const ImportRequest& reque
   for (const ImportClaims::Claim& claim : claims_) begin.add_claim(claim.second);
   if (with_list) {
     for (const reshard::ParticipantUpload& upload : plan_.participants) {
-      if (upload.objects.empty()) continue;  // owns nothing: no receipt to wait for
+      if (!upload.hands_in()) continue;  // no receipt to wait for
       v1::PlannedParticipant* participant = begin.add_participants();
       participant->set_participant_id(upload.participant_id);
       for (const uint32_t index : upload.objects) {
@@ -147,8 +148,7 @@ bool ImportSession::SpaceIsReturning() {
 Status ImportSession::Join(const ImportRequest& request) {
   for (const std::string& id : participants_) {
     for (const reshard::ParticipantUpload& upload : plan_.participants) {
-      if (upload.participant_id == id && !upload.objects.empty())
-        claims_.emplace_back(identity_, id);
+      if (upload.participant_id == id && upload.hands_in()) claims_.emplace_back(identity_, id);
     }
   }
   if (!session_->claims.Take(claims_)) {
@@ -161,6 +161,9 @@ Status ImportSession::Join(const ImportRequest& request) {
     MC_ASSIGN_OR_RETURN(const bool alive, AwaitSignOfLife(begun->import_id(), request));
     if (alive) break;
     begun = BeginOrJoin(request);
+  }
+  if (begun.status().code() == Code::kConflict) {
+    return begun.status().WithContext("a plan is a placement and what verify_replicas is");
   }
   if (!begun.ok()) return begun.status();
   return TakePart(*begun);
@@ -237,8 +240,8 @@ Status ImportSession::TakePart(const v1::BeginImportReply& begun) {
   for (uint32_t index = 0; index < plan_.participants.size(); ++index) {
     const std::string& id = plan_.participants[index].participant_id;
     if (std::find(participants_.begin(), participants_.end(), id) == participants_.end()) continue;
-    const bool upload = claimed_any_ && ours.contains(id);
-    writers_[id] = std::make_unique<ParticipantWriter>(plan_, index, upload ? &arenas_ : nullptr);
+    const bool claimed = claimed_any_ && ours.contains(id);
+    writers_[id] = std::make_unique<ParticipantWriter>(plan_, index, claimed ? &arenas_ : nullptr);
   }
   MC_RETURN_IF_ERROR(session_->Step(import_step::kBegun));
   MC_RETURN_IF_ERROR(LocateOwn());
@@ -248,7 +251,7 @@ Status ImportSession::TakePart(const v1::BeginImportReply& begun) {
 
 Status ImportSession::LocateOwn() {
   for (const auto& [id, writer] : writers_) {
-    if (!writer->uploads()) continue;
+    if (!writer->hands_in()) continue;
     v1::GetImportRequest get;
     get.set_import_id(import_id_);
     get.set_client_id(calls_->client_id());
@@ -350,7 +353,8 @@ Result<ImportReport> ImportSession::FinishOpen(const WaitOptions& options) {
   report.seconds_commit = static_cast<double>(clock.MonotonicNs() - begin_ns) / 1e9;
   report.seconds_copy = static_cast<double>(put_ns_.load()) / 1e9;
   for (const auto& [id, writer] : writers_) {
-    (writer->uploads() ? report.bytes_uploaded : report.bytes_compared) += writer->bytes_done();
+    report.bytes_uploaded += writer->bytes_uploaded();
+    report.bytes_compared += writer->bytes_compared();
   }
   return report;
 }

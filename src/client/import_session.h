@@ -9,14 +9,15 @@
 //      An import whose participants are all another client's is joined once that client shows life:
 //      if it has died, the import ends with it, and a new one is begun;
 //   3. Put: fragments go into mapped arenas with their digests; of participants that another client
-//   has
-//      claimed, or that are stored already, only the digests are made;
-//   4. Finish, per claimed participant: write its digests object, SubmitReceipt;
-//   5. wait until every receipt is in; compare ours with those of the others; then write manifest
-//   and
-//      affinity summary, seal every node, CommitImport. Any importer does it: the bytes are the
-//      same;
-//   6. whoever fails aborts the session if it has claimed anything in it.
+//      has claimed, or that are stored already, and of replicas of what others upload, only the
+//      digests are made;
+//   4. Finish, per claimed participant: write its digests object, SubmitReceipt. One that has
+//      nothing but replicas does so too: its object has their fingerprints;
+//   5. wait until every receipt is in; compare ours with those of the others, then the fingerprints
+//      of every box with those of its replicas (replica_check.h). If they differ, abort as
+//      CONFLICT: that is every importer's outcome. Else write manifest and affinity summary, seal
+//      every node, CommitImport. Any importer does it: the bytes are the same;
+//   6. whoever fails otherwise aborts the session if it has claimed anything in it.
 //
 // A StoreClient's importers use its client id, so that two of them on one session are one writer;
 // one that claims what another importer of the same client already has gets an id of its own, and

@@ -26,6 +26,16 @@ transfer::StridedCopy CopyOf(const transfer::StridedSource& source, std::byte* t
   return copy;
 }
 
+// Of a small fragment, which lies in one piece.
+Sha256Digest FingerprintOfBytes(std::span<const std::byte> fragment) {
+  std::vector<BlockDigest> blocks;
+  for (size_t begin = 0; begin < fragment.size(); begin += kDigestBlockBytes) {
+    const size_t bytes = std::min<size_t>(kDigestBlockBytes, fragment.size() - begin);
+    blocks.push_back(BlockDigestOf(fragment.data() + begin, bytes));
+  }
+  return FingerprintOf(blocks);
+}
+
 }  // namespace
 
 ParticipantWriter::ParticipantWriter(const reshard::UploadPlan& plan, uint32_t participant,
@@ -36,16 +46,26 @@ ParticipantWriter::ParticipantWriter(const reshard::UploadPlan& plan, uint32_t p
     object->planned = planned;
     const reshard::PayloadObject& payload = plan.objects[planned];
     object->packed = payload.fragments.size() > 1;
+    const std::vector<uint32_t>& compared = plan.participants[participant].compared;
     for (const reshard::UploadedFragment& uploaded : payload.fragments) {
-      auto slot = std::make_unique<Slot>();
-      slot->fragment = &plan.placement->fragments[uploaded.fragment];
-      slot->object = object.get();
-      slot->offset = uploaded.object_offset;
-      const std::string_view id = slot->fragment->placement_fragment_id;
-      slots_.emplace(id, std::move(slot));
+      Slot& slot = AddSlot(uploaded.fragment);
+      slot.object = object.get();
+      slot.offset = uploaded.object_offset;
+      slot.compared =
+          object->packed && std::binary_search(compared.begin(), compared.end(), uploaded.fragment);
     }
     objects_.push_back(std::move(object));
   }
+  for (const uint32_t replica : plan.participants[participant].replicas) {
+    AddSlot(replica).compared = true;
+  }
+}
+
+ParticipantWriter::Slot& ParticipantWriter::AddSlot(uint32_t fragment) {
+  auto slot = std::make_unique<Slot>();
+  slot->fragment = &plan_.placement->fragments[fragment];
+  const std::string_view id = slot->fragment->placement_fragment_id;
+  return *slots_.emplace(id, std::move(slot)).first->second;
 }
 
 std::vector<std::string> ParticipantWriter::Wanted() const {
@@ -66,7 +86,7 @@ Status ParticipantWriter::Put(std::string_view placement_fragment_id, const Frag
   }
   MC_ASSIGN_OR_RETURN(const transfer::StridedSource strided, MakeStridedSource(*fragment, source));
   const auto found = slots_.find(placement_fragment_id);
-  if (found == slots_.end()) return OkStatus();  // a replica of what somebody else brings
+  if (found == slots_.end()) return OkStatus();  // a replica that is not compared
   Slot& slot = *found->second;
   uint8_t expected = kMissing;
   if (!slot.state.compare_exchange_strong(expected, kBusy)) {
@@ -76,14 +96,25 @@ Status ParticipantWriter::Put(std::string_view placement_fragment_id, const Frag
   Status status = Write(slot, strided, session);
   slot.state = status.ok() ? kDone : kMissing;
   if (!status.ok()) return status.WithContext("fragment of " + fragment->tensor_id);
-  bytes_done_.fetch_add(fragment->nbytes, std::memory_order_relaxed);
+  const bool uploaded = hands_in() && slot.object != nullptr;
+  (uploaded ? bytes_uploaded_ : bytes_compared_)
+      .fetch_add(fragment->nbytes, std::memory_order_relaxed);
   return session.Step(import_step::kFragmentPut);
 }
 
 Status ParticipantWriter::Write(Slot& slot, const transfer::StridedSource& source,
                                 Session& session) {
+  if (slot.object == nullptr) return Fingerprint(slot, source, session);
   if (!slot.object->packed) return WriteWhole(*slot.object, source, session);
-  return WritePacked(*slot.object, slot.offset, slot.fragment->nbytes, source, session);
+  return WritePacked(slot, source, session);
+}
+
+Status ParticipantWriter::Fingerprint(Slot& slot, const transfer::StridedSource& source,
+                                      Session& session) {
+  const transfer::PayloadWrite digest_only{.target = nullptr, .sources = {source}};
+  MC_ASSIGN_OR_RETURN(const auto digests, session.engine.WritePayloads({&digest_only, 1}));
+  slot.fingerprint = FingerprintOf(digests[0]);
+  return OkStatus();
 }
 
 Result<std::byte*> ParticipantWriter::Target(const Object& object, Session& session) {
@@ -110,13 +141,16 @@ Result<PackWriter*> ParticipantWriter::OpenPack(Object& object, Session& session
   return object.pack.get();
 }
 
-Status ParticipantWriter::WritePacked(Object& object, uint64_t offset, uint64_t nbytes,
-                                      const transfer::StridedSource& source, Session& session) {
+Status ParticipantWriter::WritePacked(Slot& slot, const transfer::StridedSource& source,
+                                      Session& session) {
+  Object& object = *slot.object;
+  const uint64_t nbytes = slot.fragment->nbytes;
   MC_ASSIGN_OR_RETURN(PackWriter* const pack, OpenPack(object, session));
   std::vector<std::byte> gathered;  // less than the pack threshold
-  std::byte* target = pack->target() == nullptr ? nullptr : pack->target() + offset;
+  std::byte* target = pack->target() == nullptr ? nullptr : pack->target() + slot.offset;
   if (target == nullptr && source.loops == 0) {
-    pack->Add(offset, {source.data, nbytes});
+    if (slot.compared) slot.fingerprint = FingerprintOfBytes({source.data, nbytes});
+    pack->Add(slot.offset, {source.data, nbytes});
     return OkStatus();
   }
   if (target == nullptr) {
@@ -125,7 +159,8 @@ Status ParticipantWriter::WritePacked(Object& object, uint64_t offset, uint64_t 
   }
   const transfer::StridedCopy copy = CopyOf(source, target);
   MC_RETURN_IF_ERROR(session.engine.Copy({&copy, 1}));
-  pack->Add(offset, {target, nbytes});
+  if (slot.compared) slot.fingerprint = FingerprintOfBytes({target, nbytes});
+  pack->Add(slot.offset, {target, nbytes});
   // Whoever brings the last bytes closes it; complete() is true for good then.
   std::lock_guard lock(object.opening);
   if (arenas_ != nullptr && pack->target() != nullptr && pack->complete() && !object.closed) {
@@ -150,7 +185,12 @@ std::string ParticipantWriter::Digests() const {
     payloads.push_back(
         {planned.name, planned.nbytes, object->packed ? object->pack->digests() : object->digests});
   }
-  return EncodeDigests(std::move(payloads));
+  std::vector<FragmentFingerprint> fingerprints;
+  for (const auto& [id, slot] : slots_) {
+    if (!slot->compared) continue;
+    fingerprints.push_back({std::string(id), slot->fragment->nbytes, slot->fingerprint});
+  }
+  return EncodeDigests(std::move(payloads), std::move(fingerprints));
 }
 
 }  // namespace mooncake::client

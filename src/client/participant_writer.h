@@ -2,8 +2,10 @@
 // fingerprinted), and the digests object that proves them.
 //
 // Each wanted fragment is put once; a large one is written in one fused copy-and-digest pass into
-// its own object, small ones go into the participant's pack. Threads: every method from any thread;
-// Digests after the last Put.
+// its own object, small ones go into the participant's pack. Replicas of what others upload are
+// only digested; what others have replicas of and lies in a pack is fingerprinted by itself, since
+// the pack's blocks say nothing about one fragment. Threads: every method from any thread; Digests
+// after the last Put.
 #pragma once
 
 #include <atomic>
@@ -26,14 +28,15 @@ namespace mooncake::client {
 
 class ParticipantWriter {
  public:
-  // `participant`: index into the plan's participants. `arenas` null: only fingerprints are made.
+  // `participant`: index into the plan's participants. `arenas` null: somebody else hands in its
+  // receipt, and only fingerprints are made.
   ParticipantWriter(const reshard::UploadPlan& plan, uint32_t participant, WriteArenas* arenas);
 
   const std::string& participant_id() const {
     return plan_.participants[participant_].participant_id;
   }
   uint32_t participant() const { return participant_; }
-  bool uploads() const { return arenas_ != nullptr; }
+  bool hands_in() const { return arenas_ != nullptr; }
   // Fragment ids, sorted.
   std::vector<std::string> Wanted() const;
 
@@ -44,7 +47,9 @@ class ParticipantWriter {
 
   // Tensor ids of wanted fragments that were not put, sorted.
   std::vector<std::string> Missing() const;
-  uint64_t bytes_done() const { return bytes_done_.load(std::memory_order_relaxed); }
+  uint64_t bytes_uploaded() const { return bytes_uploaded_.load(std::memory_order_relaxed); }
+  // Only fingerprinted.
+  uint64_t bytes_compared() const { return bytes_compared_.load(std::memory_order_relaxed); }
 
   // The digests object; everything wanted has been put.
   std::string Digests() const;
@@ -61,15 +66,18 @@ class ParticipantWriter {
   };
   struct Slot {
     const manifest::PlacementFragment* fragment = nullptr;
-    Object* object = nullptr;
-    uint64_t offset = 0;  // in the object
+    Object* object = nullptr;  // null: a replica, which is only fingerprinted
+    uint64_t offset = 0;       // in the object
+    bool compared = false;     // a fingerprint of its own is handed in
+    Sha256Digest fingerprint{};
     std::atomic<uint8_t> state{kMissing};
   };
 
+  Slot& AddSlot(uint32_t fragment);
   Status Write(Slot& slot, const transfer::StridedSource& source, Session& session);
+  Status Fingerprint(Slot& slot, const transfer::StridedSource& source, Session& session);
   Status WriteWhole(Object& object, const transfer::StridedSource& source, Session& session);
-  Status WritePacked(Object& object, uint64_t offset, uint64_t nbytes,
-                     const transfer::StridedSource& source, Session& session);
+  Status WritePacked(Slot& slot, const transfer::StridedSource& source, Session& session);
   Result<PackWriter*> OpenPack(Object& object, Session& session);
   // Where the object is written; null when nothing is.
   Result<std::byte*> Target(const Object& object, Session& session);
@@ -79,7 +87,8 @@ class ParticipantWriter {
   WriteArenas* const arenas_;
   std::vector<std::unique_ptr<Object>> objects_;
   std::unordered_map<std::string_view, std::unique_ptr<Slot>> slots_;  // by fragment id
-  std::atomic<uint64_t> bytes_done_{0};
+  std::atomic<uint64_t> bytes_uploaded_{0};
+  std::atomic<uint64_t> bytes_compared_{0};
 };
 
 }  // namespace mooncake::client

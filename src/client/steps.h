@@ -15,6 +15,8 @@ inline constexpr std::string_view kArenaOpened = "import.arena_opened";  // each
 inline constexpr std::string_view kFragmentPut = "import.fragment_put";  // each wanted fragment
 inline constexpr std::string_view kDigestsWritten = "import.digests_written";    // each participant
 inline constexpr std::string_view kReceiptAccepted = "import.receipt_accepted";  // each participant
+inline constexpr std::string_view kReplicasCompared =
+    "import.replicas_compared";  // if there are any
 inline constexpr std::string_view kManifestWritten = "import.manifest_written";
 inline constexpr std::string_view kAffinityWritten = "import.affinity_written";
 inline constexpr std::string_view kSealed = "import.sealed";        // each node

@@ -29,6 +29,7 @@
 #include "manifest/types.h"
 #include "model/identity.h"
 #include "model/revision.h"
+#include "reshard/upload_plan.h"
 
 namespace mooncake::rpc {
 class MasterApi;
@@ -81,6 +82,9 @@ struct ImportRequest {
   std::optional<model::StoragePolicy> policy;  // absent: the client's, then the cluster's default
   // Called every 50 ms or so while BeginImport waits for an earlier writer; false cancels.
   std::function<bool()> keep_waiting;
+  // Who hands in fingerprints of boxes that somebody else uploads, and is compared before anything
+  // becomes READY. Every importer of a revision says the same.
+  reshard::ReplicaScope verify_replicas = reshard::ReplicaScope::kSelected;
 };
 
 // One fragment's elements in the caller's memory. Nothing of it is kept after PutFragment returns.
@@ -96,7 +100,7 @@ struct ImportReport {
   model::RevisionMetadata metadata;
   bool already_published = false;  // an equal revision was there; nothing was uploaded
   uint64_t bytes_uploaded = 0;
-  uint64_t bytes_compared = 0;  // fingerprinted only, and found equal
+  uint64_t bytes_compared = 0;  // fingerprinted only, and found equal: replicas, a repeat
   double seconds_copy = 0;      // inside PutFragment, summed over its callers
   double seconds_commit = 0;    // from Finish to READY
 };
@@ -115,9 +119,9 @@ class Importer {
   // An equal plan is READY already: PutFragment only fingerprints, Finish compares.
   virtual bool already_published() const = 0;
 
-  // The fragments of `participant` that the store wants from it (the upload plan's choice), sorted.
-  // Other fragments of it are replicas of what somebody else brings; PutFragment accepts and
-  // ignores them.
+  // The fragments of `participant` that the store wants from it, sorted: those that it uploads and
+  // the replicas that it only fingerprints (the upload plan's choice). PutFragment accepts its
+  // other fragments and ignores them.
   virtual Result<std::vector<std::string>> WantedFragments(std::string_view participant) const = 0;
 
   // Copies the fragment into the store (or fingerprints it). Any order, any thread; each fragment
@@ -128,8 +132,9 @@ class Importer {
 
   // Hands in the receipts and returns once the revision is READY: commits it when this importer
   // sees the set complete, waits for the other writers otherwise. Fragments that are missing:
-  // INVALID_ARGUMENT naming their tensors. CONFLICT: another publisher's bytes differ. Whatever the
-  // failure, the import is aborted (its own session only) and the same publish may be started
+  // INVALID_ARGUMENT naming their tensors. CONFLICT: another publisher's bytes differ, or replicas
+  // of one box do: every importer then gets the same message with tensor, box and ranks. Whatever
+  // the failure, the import is aborted (its own session only) and the same publish may be started
   // again. Once.
   virtual Result<ImportReport> Finish(const WaitOptions& options = {}) = 0;
 

@@ -33,11 +33,12 @@ TEST(PublishLoadTest, FromManyWritersIntoOtherLayouts) {
     }
   }
   uint64_t uploaded = 0;
+  uint64_t compared = 0;
   for (size_t i = 0; i < ranks.size(); ++i) {
     ASSERT_TRUE(reports[i].ok()) << ranks[i] << ": " << reports[i].status().ToString();
     EXPECT_EQ(reports[i]->metadata.availability, model::Availability::kReady);
     EXPECT_EQ(reports[i]->metadata.observed_residency, model::Residency::kHot);
-    EXPECT_EQ(reports[i]->bytes_compared, 0u);
+    compared += reports[i]->bytes_compared;
     uploaded += reports[i]->bytes_uploaded;
   }
   uint64_t logical = 0;
@@ -48,6 +49,9 @@ TEST(PublishLoadTest, FromManyWritersIntoOtherLayouts) {
   }
   // One logical copy, whatever tp and dp are.
   EXPECT_EQ(uploaded, logical);
+  // Of the one dp replica that is uploaded: the two norms on all tp ranks but the one that brings
+  // it.
+  EXPECT_EQ(compared, 2 * 256 * static_cast<uint64_t>(kSource.tp - 1));
   EXPECT_EQ(reports[0]->metadata.logical_payload_bytes, logical);
 
   const auto client = cluster.NewClient();
@@ -235,7 +239,7 @@ TEST(PublishLoadTest, TheSamePublishTwiceIsRecognised) {
     ASSERT_TRUE(again.ok()) << again.status().ToString();
     EXPECT_TRUE(again->already_published);
     EXPECT_EQ(again->bytes_uploaded, 0u);
-    EXPECT_EQ(again->bytes_compared, first->bytes_uploaded);
+    EXPECT_EQ(again->bytes_compared, first->bytes_uploaded + first->bytes_compared);
     EXPECT_EQ(again->metadata.import_id, first->metadata.import_id);
     EXPECT_EQ(again->metadata.manifest_sha256, first->metadata.manifest_sha256);
     EXPECT_EQ(again->metadata.created_at, first->metadata.created_at);
@@ -257,6 +261,7 @@ TEST(PublishLoadTest, TwoPublishersRaceAndNeverBlend) {
     Result<client::ImportReport> reports[2] = {Internal("-"), Internal("-")};
     {
       std::vector<std::jthread> publishers;
+      publishers.reserve(2);
       for (int i = 0; i < 2; ++i) {
         publishers.emplace_back([&, i] {
           const auto client = cluster.NewClient();
@@ -349,6 +354,7 @@ TEST(PublishLoadTest, ManyLoadsAtOnceNeverMix) {
   }
   const auto shared = cluster.NewClient();
   std::vector<std::jthread> readers;
+  readers.reserve(6);
   for (int t = 0; t < 6; ++t) {
     readers.emplace_back([&, t] {
       for (int round = 0; round < 4; ++round) {

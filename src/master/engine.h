@@ -82,12 +82,13 @@ class Engine {
   // engine_upkeep.cc
   bool ExpireLeases(Batch& batch);
   bool ExpireImports(Batch& batch);
+  std::string UnfinishedOf(model::ImportId id, std::string_view client_id) const;
   void NoticeSilence(int64_t now_ms);
   bool Recheck(Batch& batch);
   void RecheckOne(model::ImportId id, const objects::NodeLiveness& assumed,
                   const objects::NodeLiveness& confirmed, Batch& batch);
   bool RemoveMembers(Batch& batch);
-  void Abort(model::ImportId id, std::string reason, Batch& batch);
+  void Abort(model::ImportId id, const std::string& reason, Batch& batch);
 
   bool InGrace(int64_t now_ms) const { return now_ms < grace_until_ms_; }
   void LookAgain(std::string_view node_id);

@@ -8,6 +8,7 @@
 #include "master/permits.h"
 #include "objects/reservation.h"
 #include "weights/decide.h"
+#include "weights/event_codec.h"
 
 namespace mooncake::master {
 namespace {
@@ -88,7 +89,10 @@ Status Engine::Run(const v1::GetImportRequest& request, v1::GetImportReply* repl
   MC_ASSIGN_OR_RETURN(const model::ImportState state, state_.weights.StateOfImport(id));
   reply->set_state(static_cast<v1::ImportState>(state));
   if (state == model::ImportState::kAborted) {
-    reply->set_abort_reason(state_.weights.AbortReason(id));
+    if (const weights::Abort* abort = state_.weights.FindAbort(id)) {
+      reply->set_abort_reason(abort->reason);
+      reply->set_abort_code(weights::AbortCodeToLog(abort->code));
+    }
     return OkStatus();
   }
   const weights::Revision* revision = state_.weights.FindImport(id);
@@ -112,7 +116,8 @@ Status Engine::Run(const v1::GetImportRequest& request, v1::GetImportReply* repl
 }
 
 // Extents and WRITE grants of the participants asked for; METADATA_WRITE (which seals too) of every
-// node of the import, for whoever claimed a part of it.
+// node of the import and METADATA_READ of those that hold digests objects, for whoever claimed a
+// part of it.
 Status Engine::FillOpenImport(const weights::Revision& revision,
                               const v1::GetImportRequest& request,
                               v1::GetImportReply* reply) const {
@@ -146,6 +151,7 @@ Status Engine::FillOpenImport(const weights::Revision& revision,
   if (!takes_part) return OkStatus();
   for (const std::string& node_id : revision.metadata_node_ids) {
     MC_RETURN_IF_ERROR(permits.AddMetadata(node_id, model::Access::kMetadataWrite));
+    MC_RETURN_IF_ERROR(permits.AddMetadata(node_id, model::Access::kMetadataRead));
   }
   const objects::Group* group = state_.objects.FindGroup(id);
   if (group == nullptr) return Internal(fmt::format("import {} has no group", id.value));
@@ -217,9 +223,13 @@ Status Engine::Run(const v1::CommitImportRequest& request, v1::CommitImportReply
 
 Status Engine::Run(const v1::AbortImportRequest& request, v1::AbortImportReply*, Batch& batch) {
   const model::ImportId id(request.import_id());
-  MC_ASSIGN_OR_RETURN(
-      const std::vector<weights::Event> events,
-      weights::DecideAbort(state_.weights, {request.command().client_id(), id, request.reason()}));
+  weights::AbortImport command{request.command().client_id(), id, request.reason()};
+  if (request.code() > kCodeMax) {
+    return InvalidArgument(fmt::format("unknown abort code {}", request.code()));
+  }
+  if (request.code() != 0) command.code = static_cast<Code>(request.code());
+  MC_ASSIGN_OR_RETURN(const std::vector<weights::Event> events,
+                      weights::DecideAbort(state_.weights, command));
   batch.Emit(events);
   if (!events.empty()) batch.Emit(objects::PlanGroupDrop(state_.objects, id));
   return OkStatus();

@@ -16,6 +16,7 @@ namespace {
 constexpr size_t kLeasesPerRound = 1024;
 constexpr size_t kImportsPerRound = 64;
 constexpr size_t kRechecksPerRound = 512;
+constexpr size_t kNamesInReason = 8;
 
 // The arena whose loss makes it pointless to go on writing; 0: none.
 model::ArenaId LostArena(const objects::Catalog& objects, model::ImportId id) {
@@ -78,14 +79,32 @@ bool Engine::ExpireLeases(Batch& batch) {
 
 bool Engine::ExpireImports(Batch& batch) {
   const auto expired = deadlines_.ExpiredImports(batch.now_ms(), kImportsPerRound);
-  for (const auto& [import_id, reason] : expired) Abort(import_id, reason, batch);
+  for (const auto& [import_id, client_id, reason] : expired) {
+    Abort(import_id, reason + UnfinishedOf(import_id, client_id), batch);
+  }
   return expired.size() == kImportsPerRound;
 }
 
-void Engine::Abort(model::ImportId id, std::string reason, Batch& batch) {
+// What the writer had not handed in, for people: " (p1, p2)".
+std::string Engine::UnfinishedOf(model::ImportId id, std::string_view client_id) const {
+  const weights::Revision* revision = state_.weights.FindImport(id);
+  if (revision == nullptr || client_id.empty()) return "";
+  std::string names;
+  size_t count = 0;
+  for (const weights::Participant& participant : revision->participants) {
+    if (participant.client_id != client_id) continue;
+    if (participant.state == model::ParticipantState::kReceived) continue;
+    if (++count <= kNamesInReason)
+      names += (names.empty() ? "" : ", ") + participant.participant_id;
+  }
+  if (count > kNamesInReason) names += fmt::format(" and {} more", count - kNamesInReason);
+  return names.empty() ? "" : " (" + names + ")";
+}
+
+void Engine::Abort(model::ImportId id, const std::string& reason, Batch& batch) {
   Log().info("master: import {} is aborted: {}", id.value, reason);
   const std::vector<weights::Event> events =
-      weights::DecideExpireImport(state_.weights, id, std::move(reason));
+      weights::DecideExpireImport(state_.weights, id, reason);
   batch.Emit(events);
   if (!events.empty()) batch.Emit(objects::PlanGroupDrop(state_.objects, id));
 }

@@ -22,15 +22,14 @@ Status Permits::AddArena(model::ArenaId arena_id, model::Access access) {
 }
 
 Status Permits::AddMetadata(std::string_view node_id, model::Access access) {
-  if (metadata_nodes_.contains(node_id)) return OkStatus();
-  metadata_nodes_.emplace(node_id);
+  if (!metadata_nodes_.emplace(node_id, access).second) return OkStatus();
   const objects::Node* node = catalog_.FindNode(node_id);
   if (node == nullptr) return Internal(fmt::format("node {} never joined", node_id));
   return Add(*node,
              {node->address.instance_id, tenant_id_, import_id_, model::ArenaId(), 0, access});
 }
 
-Status Permits::Add(const objects::Node& node, model::Grant grant) {
+Status Permits::Add(const objects::Node& node, const model::Grant& grant) {
   const std::string& node_id = node.address.node_id;
   const NodeRegistry::Node* present = registry_.Find(node_id, node.address.instance_id);
   if (present == nullptr) {

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/status.h"
 #include "google/protobuf/repeated_ptr_field.h"
@@ -39,7 +40,7 @@ class Permits {
   Status AddMetadata(std::string_view node_id, model::Access access);
 
  private:
-  Status Add(const objects::Node& node, model::Grant grant);
+  Status Add(const objects::Node& node, const model::Grant& grant);
 
   const objects::Catalog& catalog_;
   const NodeRegistry& registry_;
@@ -48,7 +49,7 @@ class Permits {
   Grants* const grants_;
   Addresses* const addresses_;
   std::set<model::ArenaId> arenas_;
-  std::set<std::string, std::less<>> metadata_nodes_;
+  std::set<std::pair<std::string, model::Access>> metadata_nodes_;
   std::set<std::string, std::less<>> addressed_;
 };
 

@@ -33,6 +33,7 @@ void Live(TestWorld& world) {
   v1::AbortImportRequest abort;
   abort.set_import_id(aborted.import_id());
   abort.set_reason("for the test");
+  abort.set_code(static_cast<uint32_t>(Code::kConflict));
   EXPECT_EQ(world.api().AbortImport(two.Numbered(abort)).status().code(), 0u);
   world.node("n1").Restart();
   world.Report();

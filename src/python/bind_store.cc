@@ -210,16 +210,25 @@ std::unique_ptr<PyStoreClient> Open(const std::string& target,
       Take(WithoutGil([&] { return cluster::OpenStore(target, options); })));
 }
 
+reshard::ReplicaScope ScopeByName(const std::string& name) {
+  if (name == "none") return reshard::ReplicaScope::kNone;
+  if (name == "selected") return reshard::ReplicaScope::kSelected;
+  if (name == "all") return reshard::ReplicaScope::kAll;
+  ThrowStoreError(InvalidArgument("verify_replicas has no value \"" + name + "\""));
+}
+
 std::unique_ptr<Importer> BeginImport(PyStoreClient& store, const IdentityTuple& identity,
                                       nb::handle placement,
                                       const std::vector<std::string>& participants,
-                                      const std::optional<PolicyTuple>& policy) {
+                                      const std::optional<PolicyTuple>& policy,
+                                      const std::string& verify_replicas) {
   client::ImportRequest request;
   request.identity = IdentityOf(identity);
   request.placement = PlacementOf(placement, "placement");
   request.participants = participants;
   request.policy = PolicyOf(policy);
   request.keep_waiting = NoSignalPending;
+  request.verify_replicas = ScopeByName(verify_replicas);
   StoreClient& client = store.client();
   return Take(WithoutGil([&] { return client.BeginImport(request); }));
 }
@@ -415,7 +424,8 @@ void BindStore(nb::module_& m) {
            nb::arg("step_observer") = nb::none())
       .def("close", &PyStoreClient::Close)
       .def("begin_import", &BeginImport, nb::arg("identity"), nb::arg("placement"),
-           nb::arg("participants"), nb::arg("policy").none(), nb::keep_alive<0, 1>())
+           nb::arg("participants"), nb::arg("policy").none(),
+           nb::arg("verify_replicas") = "selected", nb::keep_alive<0, 1>())
       .def("load", &Load)
       .def("get_metadata",
            [](PyStoreClient& store, const IdentityTuple& identity) {

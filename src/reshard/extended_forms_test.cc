@@ -164,7 +164,7 @@ RC_GTEST_PROP(Ownership, InputOrderNeverChangesIdsOrPlans, ()) {
     const auto plan = PlanPlacement(source, target).value();
     return std::tuple(source->placement_id, source->digest, source->geometry_digest,
                       std::vector(plan->operations().begin(), plan->operations().end()),
-                      PlanUpload(source, "g", 64)->plan_sha256);
+                      PlanUpload(source, "g", 64, ReplicaScope::kSelected)->plan_sha256);
   };
   const auto first = made();
   std::shuffle(from.fragments.begin(), from.fragments.end(), random);

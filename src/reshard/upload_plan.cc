@@ -8,6 +8,7 @@
 #include <tuple>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/digest.h"
@@ -46,9 +47,16 @@ struct Candidate {
   uint32_t part = 0;
 };
 
+// Holds a box too, but is not to upload it.
+struct Bystander {
+  uint32_t box = 0;  // position in ChosenBoxes::boxes
+  Candidate holder;
+};
+
 struct ChosenBoxes {
   std::vector<BoxToUpload> boxes;     // by tensor, box
   std::vector<Candidate> candidates;  // of one box: by participant
+  std::vector<Bystander> bystanders;  // that are in the scope of comparing
 
   std::span<const Candidate> of(const BoxToUpload& box) const {
     return std::span(candidates).subspan(box.first_candidate, box.candidates);
@@ -56,12 +64,6 @@ struct ChosenBoxes {
   uint32_t first_fragment(const BoxToUpload& box) const {
     return candidates[box.first_candidate].fragment;
   }
-};
-
-// A box of a tensor with another name that is in the revision already: an alias of `of`'s box.
-struct Twin {
-  uint32_t fragment = 0;
-  uint32_t of = 0;  // position in ChosenBoxes::boxes
 };
 
 // The group that the planner would read for this tensor.
@@ -76,8 +78,12 @@ const FragmentGroups::Group& ChosenGroup(const FragmentGroups& groups, bool dp_o
 // The boxes that the entries hold, all holders of a box as its candidates. `entries` are by box.
 class BoxCollector {
  public:
-  explicit BoxCollector(const manifest::Placement& placement)
-      : placement_(placement), part_of_fragment_(PartsOfFragments(placement)) {}
+  BoxCollector(const manifest::Placement& placement, int64_t dp, ReplicaScope scope)
+      : placement_(placement),
+        dp_(dp),
+        scope_(scope),
+        part_of_fragment_(PartsOfFragments(placement)),
+        box_of_fragment_(placement.fragments.size(), kNone) {}
 
   void Add(const FragmentGroups::Entry& entry) {
     if (entry.box != last_box_) {
@@ -87,8 +93,31 @@ class BoxCollector {
     }
     ++chosen_.boxes.back().candidates;
     chosen_.candidates.push_back({entry.fragment, part_of_fragment_[entry.fragment]});
+    box_of_fragment_[entry.fragment] = static_cast<uint32_t>(chosen_.boxes.size() - 1);
   }
-  void NextTensor() { last_box_ = UINT32_MAX; }
+  // After a tensor's last Add.
+  Status EndTensor(const TensorDescriptor& tensor, const FragmentGroups& groups) {
+    last_box_ = kNone;
+    if (scope_ == ReplicaScope::kNone) return OkStatus();
+    std::vector<uint32_t> chosen_of_box(groups.boxes().size(), kNone);
+    for (const FragmentGroups::Entry& entry : groups.entries()) {
+      const uint32_t chosen = box_of_fragment_[entry.fragment];
+      if (chosen != kNone) chosen_of_box[entry.box] = chosen;
+    }
+    // Where dp owns the tensor, all its holders are of one replica.
+    const bool any_dp = scope_ == ReplicaScope::kAll || IsDpOwned(tensor);
+    for (const FragmentGroups::Entry& entry : groups.entries()) {
+      if (box_of_fragment_[entry.fragment] != kNone) continue;
+      if (!any_dp && entry.rank[0] != dp_) continue;
+      if (chosen_of_box[entry.box] != kNone) {
+        chosen_.bystanders.push_back(
+            {chosen_of_box[entry.box], {entry.fragment, part_of_fragment_[entry.fragment]}});
+      } else if (scope_ == ReplicaScope::kAll) {
+        return CannotCompare(entry.fragment);
+      }
+    }
+    return OkStatus();
+  }
   ChosenBoxes Take() {
     for (const BoxToUpload& box : chosen_.boxes) {
       const auto first = chosen_.candidates.begin() + box.first_candidate;
@@ -99,9 +128,23 @@ class BoxCollector {
   }
 
  private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  Status CannotCompare(uint32_t position) const {
+    const PlacementFragment& fragment = placement_.fragments[position];
+    return InvalidArgument(
+        "replicas cannot be compared: " + fragment.tensor_id + ": " +
+        placement_.parts[part_of_fragment_[position]].participant_id + " holds " +
+        geometry::UncheckedBox(fragment.global_offset, fragment.local_shape).ToString() +
+        ", the replica that is uploaded is cut otherwise");
+  }
+
   const manifest::Placement& placement_;
-  std::vector<uint32_t> part_of_fragment_;
-  uint32_t last_box_ = UINT32_MAX;
+  const int64_t dp_;
+  const ReplicaScope scope_;
+  const std::vector<uint32_t> part_of_fragment_;
+  std::vector<uint32_t> box_of_fragment_;  // position in chosen_.boxes
+  uint32_t last_box_ = kNone;
   ChosenBoxes chosen_;
 };
 
@@ -126,26 +169,27 @@ void AddOwned(const TensorDescriptor& tensor, const FragmentGroups& groups, int6
   }
 }
 
-ChosenBoxes ChooseBoxes(const manifest::Placement& placement, const SourceIndex& index) {
+Result<ChosenBoxes> ChooseBoxes(const manifest::Placement& placement, const SourceIndex& index,
+                                ReplicaScope scope) {
   const int64_t dp = index.complete_dps()[0];
   const TensorList& tensors = *index.tensors();
   const FragmentsByTensor by_tensor =
       GroupByTensor(TensorsOf(placement.fragments, index.table()), tensors.size());
-  BoxCollector boxes(placement);
+  BoxCollector boxes(placement, dp, scope);
   FragmentGroups groups;
   for (size_t tensor = 0; tensor < tensors.size(); ++tensor) {
     groups.Load(*tensors[tensor], placement.fragments, by_tensor, tensor,
                 /*prove_tiling=*/false);
-    boxes.NextTensor();
     if (groups.entries().empty()) continue;  // a tensor without elements
     if (tensors[tensor]->is_owned()) {
       AddOwned(*tensors[tensor], groups, dp, &boxes);
-      continue;
+    } else {
+      for (const FragmentGroups::Entry& entry :
+           groups.of(ChosenGroup(groups, IsDpOwned(*tensors[tensor]), dp))) {
+        boxes.Add(entry);
+      }
     }
-    for (const FragmentGroups::Entry& entry :
-         groups.of(ChosenGroup(groups, IsDpOwned(*tensors[tensor]), dp))) {
-      boxes.Add(entry);
-    }
+    MC_RETURN_IF_ERROR(boxes.EndTensor(*tensors[tensor], groups));
   }
   return boxes.Take();
 }
@@ -165,29 +209,16 @@ class StorableAliases {
     }
   }
 
-  // Takes the boxes out of `chosen` that a box of the group's first member has the bytes of.
-  std::vector<Twin> TakeTwins(ChosenBoxes* chosen) const {
-    std::vector<uint32_t> primary(chosen->boxes.size());
+  // For each box the one that has its bytes: of the group's first member, or itself.
+  std::vector<uint32_t> Primaries(const ChosenBoxes& chosen) const {
+    std::vector<uint32_t> primary(chosen.boxes.size());
     std::iota(primary.begin(), primary.end(), 0u);
     for (const Aliases& aliases : storable_) {
       for (const auto& [geometry, members] : members_.at(aliases)) {
         for (const auto& [tensor_id, box] : members) primary[box] = members.at(aliases[0]);
       }
     }
-    std::vector<Twin> twins;
-    std::vector<BoxToUpload> kept;
-    std::vector<uint32_t> new_position(chosen->boxes.size());
-    for (uint32_t b = 0; b < chosen->boxes.size(); ++b) {
-      if (primary[b] == b) {
-        new_position[b] = static_cast<uint32_t>(kept.size());
-        kept.push_back(chosen->boxes[b]);
-      } else {
-        twins.push_back({chosen->first_fragment(chosen->boxes[b]), primary[b]});
-      }
-    }
-    for (Twin& twin : twins) twin.of = new_position[twin.of];
-    chosen->boxes = std::move(kept);
-    return twins;
+    return primary;
   }
 
  private:
@@ -220,13 +251,15 @@ class StorableAliases {
 
 // Which part brings each box, and the fragments of each part, ascending.
 struct Shares {
-  std::vector<uint32_t> fragment_of_box;
+  std::vector<uint32_t> fragment_of_box;  // of a twin's box: the one that has its bytes
   std::vector<std::vector<uint32_t>> fragments_of_part;
 };
 
-Shares ShareOut(const ChosenBoxes& chosen, size_t part_count) {
-  std::vector<uint32_t> order(chosen.boxes.size());
-  std::iota(order.begin(), order.end(), 0u);
+Shares ShareOut(const ChosenBoxes& chosen, std::span<const uint32_t> primary, size_t part_count) {
+  std::vector<uint32_t> order;
+  for (uint32_t b = 0; b < chosen.boxes.size(); ++b) {
+    if (primary[b] == b) order.push_back(b);
+  }
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
     const BoxToUpload& box_a = chosen.boxes[a];
     const BoxToUpload& box_b = chosen.boxes[b];
@@ -246,8 +279,70 @@ Shares ShareOut(const ChosenBoxes& chosen, size_t part_count) {
     shares.fragment_of_box[b] = owner.fragment;
     shares.fragments_of_part[owner.part].push_back(owner.fragment);
   }
+  for (uint32_t b = 0; b < chosen.boxes.size(); ++b) {
+    shares.fragment_of_box[b] = shares.fragment_of_box[primary[b]];
+  }
   for (auto& list : shares.fragments_of_part) std::sort(list.begin(), list.end());
   return shares;
+}
+
+// Who must have the bytes of which uploaded fragment.
+class ReplicaCollector {
+ public:
+  ReplicaCollector(const ChosenBoxes& chosen, std::span<const uint32_t> primary,
+                   const Shares& shares)
+      : chosen_(chosen), primary_(primary), shares_(shares) {
+    // Of the few boxes that have twins: who holds the first name's.
+    for (uint32_t b = 0; b < primary.size(); ++b) {
+      if (primary[b] != b) tied_.insert(primary[b]);
+    }
+    ForEachHolder([this](uint32_t box, const Candidate& holder) {
+      if (tied_.contains(box)) holds_first_name_.emplace(box, holder.part);
+    });
+  }
+
+  std::vector<Replica> Collect() const {
+    std::vector<Replica> replicas;
+    ForEachHolder([&](uint32_t box, const Candidate& holder) {
+      const uint32_t uploaded = shares_.fragment_of_box[box];
+      const bool same_memory =
+          primary_[box] != box && holds_first_name_.contains({primary_[box], holder.part});
+      if (holder.fragment != uploaded && !same_memory) {
+        replicas.push_back({holder.fragment, uploaded});
+      }
+    });
+    std::sort(replicas.begin(), replicas.end(),
+              [](const Replica& a, const Replica& b) { return a.fragment < b.fragment; });
+    return replicas;
+  }
+
+ private:
+  template <class Visit>
+  void ForEachHolder(Visit visit) const {
+    for (uint32_t b = 0; b < chosen_.boxes.size(); ++b) {
+      for (const Candidate& candidate : chosen_.of(chosen_.boxes[b])) visit(b, candidate);
+    }
+    for (const Bystander& bystander : chosen_.bystanders) visit(bystander.box, bystander.holder);
+  }
+
+  const ChosenBoxes& chosen_;
+  const std::span<const uint32_t> primary_;
+  const Shares& shares_;
+  std::set<uint32_t> tied_;
+  std::set<std::pair<uint32_t, uint32_t>> holds_first_name_;  // box, part
+};
+
+// Tells every participant what it fingerprints.
+void AssignReplicas(const std::vector<uint32_t>& part_of_fragment, UploadPlan* plan) {
+  for (const Replica& replica : plan->replicas) {
+    plan->participants[part_of_fragment[replica.fragment]].replicas.push_back(replica.fragment);
+    plan->participants[part_of_fragment[replica.of]].compared.push_back(replica.of);
+  }
+  for (ParticipantUpload& participant : plan->participants) {
+    std::vector<uint32_t>& compared = participant.compared;
+    std::sort(compared.begin(), compared.end());
+    compared.erase(std::unique(compared.begin(), compared.end()), compared.end());
+  }
 }
 
 void AddObjects(const manifest::Placement& placement, uint32_t part,
@@ -315,27 +410,32 @@ uint32_t NumberUnits(const manifest::Placement& placement, const TensorTable& ta
 }  // namespace
 
 Result<UploadPlan> PlanUpload(const manifest::PlacementPtr& placement, std::string group_id,
-                              uint64_t pack_threshold) {
+                              uint64_t pack_threshold, ReplicaScope scope) {
   const SourceIndex index(placement);
   MC_RETURN_IF_ERROR(index.rank_status());
   MC_RETURN_IF_ERROR(index.choice_status());
   UploadPlan plan;
   plan.placement = placement;
   plan.group_id = std::move(group_id);
-  ChosenBoxes chosen = ChooseBoxes(*placement, index);
-  const std::vector<Twin> twins = StorableAliases(*placement, chosen).TakeTwins(&chosen);
-  const Shares shares = ShareOut(chosen, placement->parts.size());
-  for (const Twin& twin : twins) {
-    plan.twins.push_back({twin.fragment, shares.fragment_of_box[twin.of]});
+  MC_ASSIGN_OR_RETURN(const ChosenBoxes chosen, ChooseBoxes(*placement, index, scope));
+  const std::vector<uint32_t> primary = StorableAliases(*placement, chosen).Primaries(chosen);
+  const Shares shares = ShareOut(chosen, primary, placement->parts.size());
+  for (uint32_t b = 0; b < chosen.boxes.size(); ++b) {
+    if (primary[b] == b) continue;
+    plan.twins.push_back({chosen.first_fragment(chosen.boxes[b]), shares.fragment_of_box[b]});
   }
   std::sort(plan.twins.begin(), plan.twins.end(),
             [](const auto& a, const auto& b) { return a.fragment < b.fragment; });
+  if (scope != ReplicaScope::kNone) {
+    plan.replicas = ReplicaCollector(chosen, primary, shares).Collect();
+  }
   for (uint32_t part = 0; part < placement->parts.size(); ++part) {
-    plan.participants.push_back({placement->parts[part].participant_id, 0, {}});
+    plan.participants.push_back({placement->parts[part].participant_id, 0, {}, {}, {}});
     AddObjects(*placement, part, shares.fragments_of_part[part], pack_threshold, &plan.objects);
   }
   std::sort(plan.objects.begin(), plan.objects.end(),
             [](const PayloadObject& a, const PayloadObject& b) { return a.name < b.name; });
+  if (!plan.replicas.empty()) AssignReplicas(PartsOfFragments(*placement), &plan);
   plan.unit_count = NumberUnits(*placement, index.table(), &plan.objects);
   for (uint32_t o = 0; o < plan.objects.size(); ++o) {
     ParticipantUpload& participant = plan.participants[plan.objects[o].participant];
@@ -373,6 +473,9 @@ std::string UploadPlanText(const UploadPlan& plan) {
   };
   for (const AliasTwin& twin : plan.twins) {
     text += "twin " + id(twin.fragment) + " " + id(twin.of) + "\n";
+  }
+  for (const Replica& replica : plan.replicas) {
+    text += "replica " + id(replica.fragment) + " " + id(replica.of) + "\n";
   }
   return text;
 }

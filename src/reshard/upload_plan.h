@@ -15,6 +15,11 @@
 // *twins*, which share its byte ranges (the stored manifest's extended form). Other aliased
 // fragments get byte ranges of their own. Empty fragments are not stored.
 //
+// Replicas: the other holders of an uploaded box must have the same bytes, and so must the holders
+// of a twin. Which of them the plan lists is ReplicaScope's choice; they upload nothing and hand in
+// fingerprints (client/import_session.h). A twin of a participant that holds the first name's box
+// too is the same memory by declaration and is not listed.
+//
 // Of a tensor that declares its owners, the tiling that the planner would read is uploaded, from
 // the owners in the chosen DP replica if that holds it whole, else from any.
 //
@@ -56,10 +61,30 @@ struct AliasTwin {
   uint32_t of = 0;
 };
 
+// Which holders of an uploaded box are compared with it.
+enum class ReplicaScope : uint8_t {
+  kNone,
+  kSelected,  // in the DP replica that is uploaded (of owned tensors: whoever it could come from)
+  kAll,       // everywhere
+};
+
+// A fragment that must have the bytes of an uploaded one (indices into placement->fragments).
+struct Replica {
+  uint32_t fragment = 0;
+  uint32_t of = 0;
+
+  friend bool operator==(const Replica&, const Replica&) = default;
+};
+
 struct ParticipantUpload {
   std::string participant_id;
   uint64_t nbytes = 0;
-  std::vector<uint32_t> objects;  // indices into UploadPlan::objects, by name; empty: owns nothing
+  std::vector<uint32_t> objects;   // indices into UploadPlan::objects, by name
+  std::vector<uint32_t> replicas;  // fragments that it holds and only fingerprints, ascending
+  std::vector<uint32_t> compared;  // fragments that it uploads and others have too, ascending
+
+  // Its receipt is waited for.
+  bool hands_in() const { return !objects.empty() || !replicas.empty(); }
 };
 
 struct UploadPlan {
@@ -68,6 +93,7 @@ struct UploadPlan {
   std::vector<ParticipantUpload> participants;  // all of the topology, by participant_id
   std::vector<PayloadObject> objects;           // by name
   std::vector<AliasTwin> twins;                 // ascending
+  std::vector<Replica> replicas;                // by fragment
   uint32_t unit_count = 0;
   uint64_t nbytes = 0;  // of all objects
   // Lowercase hex; see UploadPlanText. Independent of group_id.
@@ -78,9 +104,12 @@ struct UploadPlan {
   }
 };
 
-// INVALID_ARGUMENT for a placement that cannot be read from, and one without any elements.
+// INVALID_ARGUMENT for a placement that cannot be read from, one without any elements, and with
+// kAll one that has a fragment whose box is not uploaded as it is (another replica cut otherwise):
+// nothing could be compared with it.
 Result<UploadPlan> PlanUpload(const manifest::PlacementPtr& placement, std::string group_id,
-                              uint64_t pack_threshold = kDefaultPackThreshold);
+                              uint64_t pack_threshold = kDefaultPackThreshold,
+                              ReplicaScope scope = ReplicaScope::kNone);
 
 // What plan_sha256 is the SHA-256 of. Lines end in "\n"; ids are UrlEncode'd, names are as they
 // are:
@@ -89,7 +118,8 @@ Result<UploadPlan> PlanUpload(const manifest::PlacementPtr& placement, std::stri
 //   participant <participant_id> <number of objects> <bytes>        every participant, by id, then
 //   object <name> <bytes> <unit>                                    its objects, by name, each with
 //   fragment <placement_fragment_id> <object_offset> <bytes>        its fragments, by offset
-//   twin <placement_fragment_id> <placement_fragment_id>            who has whose bytes, last
+//   twin <placement_fragment_id> <placement_fragment_id>            who has whose bytes
+//   replica <placement_fragment_id> <placement_fragment_id>         who is compared with whom, last
 std::string UploadPlanText(const UploadPlan& plan);
 
 // The stored manifest of the plan: tensors by tensor id, without ownership and padding; fragments

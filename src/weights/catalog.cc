@@ -61,11 +61,16 @@ Result<model::ImportState> Catalog::StateOfImport(ImportId id) const {
                                                             : model::ImportState::kCommitted;
 }
 
-std::string Catalog::AbortReason(ImportId id) const {
-  for (const auto& [aborted, reason] : abort_reasons_) {
-    if (aborted == id) return reason;
+const Abort* Catalog::FindAbort(ImportId id) const {
+  for (const Abort& abort : aborts_) {
+    if (abort.import_id == id) return &abort;
   }
-  return "";
+  return nullptr;
+}
+
+std::string Catalog::AbortReason(ImportId id) const {
+  const Abort* abort = FindAbort(id);
+  return abort == nullptr ? "" : abort->reason;
 }
 
 const Lease* Catalog::FindLease(LeaseId id) const {
@@ -223,8 +228,8 @@ Status Catalog::ApplyOne(const Aborted& event, int64_t) {
   open_.erase(event.import_id);
   by_identity_.erase(it->second.identity);
   revisions_.erase(it);
-  abort_reasons_.emplace_back(event.import_id, event.reason);
-  if (abort_reasons_.size() > kAbortReasonsKept) abort_reasons_.pop_front();
+  aborts_.push_back({event.import_id, event.reason, event.code});
+  if (aborts_.size() > kAbortReasonsKept) aborts_.pop_front();
   return OkStatus();
 }
 

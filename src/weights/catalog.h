@@ -78,6 +78,13 @@ struct Lease {
   int64_t acquired_ms = 0;  // logged time
 };
 
+// Why an import was aborted, and as what its writers are told so.
+struct Abort {
+  ImportId import_id;
+  std::string reason;
+  Code code = Code::kCancelled;
+};
+
 struct ListQuery {
   std::string tenant_id;
   std::string name_space;                      // empty: all
@@ -102,7 +109,8 @@ class Catalog {
 
   // OPEN, COMMITTED (whatever became of the revision since) or ABORTED. NOT_FOUND: never begun.
   Result<model::ImportState> StateOfImport(ImportId id) const;
-  // Of one of the last kAbortReasonsKept aborted imports; else empty.
+  // Of one of the last kAbortReasonsKept aborted imports; else nullptr, and empty.
+  const Abort* FindAbort(ImportId id) const;
   std::string AbortReason(ImportId id) const;
 
   const Lease* FindLease(LeaseId id) const;
@@ -119,9 +127,7 @@ class Catalog {
 
   const std::map<ImportId, Revision>& revisions() const { return revisions_; }
   const std::map<LeaseId, Lease>& leases() const { return leases_; }
-  const std::deque<std::pair<ImportId, std::string>>& abort_reasons() const {
-    return abort_reasons_;
-  }
+  const std::deque<Abort>& aborts() const { return aborts_; }
   const std::set<ImportId>& open_imports() const { return open_; }
   const std::set<ImportId>& deleting() const { return deleting_; }
   // Indexed by model::Availability.
@@ -160,7 +166,7 @@ class Catalog {
   std::set<ImportId> open_;
   std::set<ImportId> deleting_;
   std::array<uint64_t, model::kAvailabilityMax + 1> counts_{};
-  std::deque<std::pair<ImportId, std::string>> abort_reasons_;  // oldest first
+  std::deque<Abort> aborts_;  // oldest first
   uint64_t next_import_id_ = 1;
   uint64_t next_lease_id_ = 1;
 };

@@ -123,10 +123,12 @@ Sha256Digest Catalog::Digest() const {
     digest.Text(lease.holder);
     digest.Number(static_cast<uint64_t>(lease.acquired_ms));
   }
-  digest.Number(abort_reasons_.size());
-  for (const auto& [id, reason] : abort_reasons_) {
-    digest.Number(id.value);
-    digest.Text(reason);
+  digest.Number(aborts_.size());
+  for (const Abort& abort : aborts_) {
+    digest.Number(abort.import_id.value);
+    digest.Text(abort.reason);
+    // Only where it says something: snapshots that name their state's digest are older than codes.
+    if (abort.code != Code::kCancelled) digest.Number(static_cast<uint64_t>(abort.code));
   }
   return digest.Finish();
 }

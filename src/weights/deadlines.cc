@@ -168,15 +168,16 @@ std::vector<Deadlines::ExpiredImport> Deadlines::ExpiredImports(int64_t now_ms, 
   for (const auto& [deadline, id] : sessions_by_deadline_) {
     if (deadline > now_ms || expired.size() == max) break;
     const Session& session = sessions_.at(id);
-    std::string reason =
-        "none of its clients renewed it for " + std::to_string(session.ttl_ms) + " ms";
+    ExpiredImport one{
+        id, "", "none of its clients renewed it for " + std::to_string(session.ttl_ms) + " ms"};
     for (const auto& [client, writer] : session.writers) {
       if (writer.deadline_ms != deadline) continue;
-      reason =
+      one.client_id = client;
+      one.reason =
           "its writer " + client + " did not renew for " + std::to_string(writer.ttl_ms) + " ms";
       break;
     }
-    expired.push_back({id, std::move(reason)});
+    expired.push_back(std::move(one));
   }
   return expired;
 }

@@ -51,6 +51,7 @@ class Deadlines {
   std::vector<LeaseId> ExpiredLeases(int64_t now_ms, size_t max) const;
   struct ExpiredImport {
     ImportId import_id;
+    std::string client_id;  // the silent writer; empty: nobody has renewed
     std::string reason;
   };
   std::vector<ExpiredImport> ExpiredImports(int64_t now_ms, size_t max) const;

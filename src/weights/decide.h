@@ -97,11 +97,13 @@ struct AbortImport {
   std::string client_id;  // must have claimed a participant
   ImportId import_id;
   std::string reason;
+  Code code = Code::kCancelled;  // what every writer is to be told: that, or CONFLICT
 };
-// OK without events when it is aborted already. CONFLICT: committed, or not the caller's import.
+// OK without events when it is aborted already. INVALID_ARGUMENT: another code. CONFLICT:
+// committed, or not the caller's import.
 Result<std::vector<Event>> DecideAbort(const Catalog& catalog, const AbortImport& command);
 // A writer's lease ran out. No events unless the import is open.
-std::vector<Event> DecideExpireImport(const Catalog& catalog, ImportId id, std::string reason);
+std::vector<Event> DecideExpireImport(const Catalog& catalog, ImportId id, std::string_view reason);
 
 // ---- reading ----
 

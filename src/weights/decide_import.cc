@@ -377,10 +377,17 @@ Result<std::vector<Event>> DecideAbort(const Catalog& catalog, const AbortImport
     return Conflict(Text(command.import_id) + ": client " + LoggableReason(command.client_id) +
                     " has claimed none of its participants");
   }
-  return std::vector<Event>{Aborted{command.import_id, LoggableReason(command.reason)}};
+  if (command.code != Code::kCancelled && command.code != Code::kConflict) {
+    return InvalidArgument(Text(command.import_id) +
+                           " can be aborted as CANCELLED or CONFLICT, got " +
+                           std::string(CodeName(command.code)));
+  }
+  return std::vector<Event>{
+      Aborted{command.import_id, LoggableReason(command.reason), command.code}};
 }
 
-std::vector<Event> DecideExpireImport(const Catalog& catalog, ImportId id, std::string reason) {
+std::vector<Event> DecideExpireImport(const Catalog& catalog, ImportId id,
+                                      std::string_view reason) {
   const Revision* revision = catalog.FindImport(id);
   const auto& row = LookUp(StateOf(revision), RevisionTrigger::kAbort, {});
   if (row.effect != Effect::kChange) return {};

@@ -61,6 +61,7 @@ v1::LogEvent Encode(const Aborted& event) {
   v1::RevisionEvent body;
   body.mutable_aborted()->set_import_id(event.import_id.value);
   body.mutable_aborted()->set_reason(event.reason);
+  body.mutable_aborted()->set_code(AbortCodeToLog(event.code));
   return codec::SealEvent(v1::EVENT_KIND_REVISION, kEventVersion, body);
 }
 
@@ -136,6 +137,12 @@ Result<Event> DecodeCommitted(const v1::RevisionEvent::Committed& committed) {
   return Event(std::move(event));
 }
 
+Result<Event> DecodeAborted(const v1::RevisionEvent::Aborted& aborted) {
+  Aborted event{ImportId(aborted.import_id()), aborted.reason()};
+  MC_ASSIGN_OR_RETURN(event.code, AbortCodeFromLog(aborted.code()));
+  return Event(std::move(event));
+}
+
 Result<Event> DecodeRevision(const std::string& bytes) {
   v1::RevisionEvent body;
   if (!body.ParseFromString(bytes)) return Corrupt("a logged revision event is malformed");
@@ -156,7 +163,7 @@ Result<Event> DecodeRevision(const std::string& bytes) {
     case v1::RevisionEvent::kCommitted:
       return DecodeCommitted(body.committed());
     case v1::RevisionEvent::kAborted:
-      return Event(Aborted{ImportId(body.aborted().import_id()), body.aborted().reason()});
+      return DecodeAborted(body.aborted());
     case v1::RevisionEvent::kAvailabilityChanged: {
       const auto& changed = body.availability_changed();
       if (changed.availability() != v1::AVAILABILITY_READY &&
@@ -210,6 +217,17 @@ Result<Event> DecodeTombstone(const std::string& bytes) {
 }
 
 }  // namespace
+
+uint32_t AbortCodeToLog(Code code) {
+  return code == Code::kCancelled ? 0 : static_cast<uint32_t>(code);
+}
+
+Result<Code> AbortCodeFromLog(uint32_t number) {
+  if (number == 0) return Code::kCancelled;
+  if (number == static_cast<uint32_t>(Code::kConflict)) return Code::kConflict;
+  return Corrupt("an import is aborted with code " + std::to_string(number) + ": expected 0 or " +
+                 std::to_string(static_cast<int>(Code::kConflict)));
+}
 
 bool HandlesKind(uint32_t kind) {
   return kind == v1::EVENT_KIND_REVISION || kind == v1::EVENT_KIND_LEASE ||

@@ -11,6 +11,11 @@ namespace mooncake::weights {
 // The schema of event bodies that this build writes and understands.
 inline constexpr uint32_t kEventVersion = 1;
 
+// An abort's code as events and snapshots have it: 0 is CANCELLED, which older ones mean.
+uint32_t AbortCodeToLog(Code code);
+// CORRUPT: no code that an abort can have.
+Result<Code> AbortCodeFromLog(uint32_t number);
+
 // Whether events of this kind belong to this catalogue.
 bool HandlesKind(uint32_t kind);
 

@@ -33,7 +33,7 @@ std::vector<Event> OneOfEach() {
                 1ull << 40,
                 3,
                 Sha256Of("root")},
-      Aborted{ImportId(1), "cancelled"},
+      Aborted{ImportId(1), "replicas differ", Code::kConflict},
       AvailabilityChanged{ImportId(1), model::Availability::kDegraded, "node n1 is not reporting"},
       LeaseAcquired{LeaseId(4), ImportId(1), 5000, "host:1"},
       LeasesEnded{{LeaseId(4), LeaseId(UINT64_MAX)}, true},
@@ -54,6 +54,19 @@ TEST(EventCodec, RoundTripsEveryEvent) {
     ASSERT_TRUE(decoded.ok()) << decoded.status().ToString();
     EXPECT_EQ(*decoded, event);
   }
+}
+
+// Logs from before there were codes have none.
+TEST(EventCodec, AnAbortWithoutACodeWasCancelled) {
+  v1::LogEvent logged = EncodeEvent(Aborted{ImportId(1), "cancelled"});
+  v1::RevisionEvent body;
+  ASSERT_TRUE(body.ParseFromString(logged.body()));
+  EXPECT_EQ(body.aborted().code(), 0u);
+  EXPECT_EQ(*DecodeEvent(logged), Event(Aborted{ImportId(1), "cancelled", Code::kCancelled}));
+  body.mutable_aborted()->set_code(7);
+  logged.set_body(body.SerializeAsString());
+  EXPECT_EQ(DecodeEvent(logged).status().ToString(),
+            "CORRUPT: an import is aborted with code 7: expected 0 or 4");
 }
 
 TEST(EventCodec, RefusesForeignAndNewerEvents) {

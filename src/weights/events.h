@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/digest.h"
+#include "base/status.h"
 #include "model/identity.h"
 #include "model/policy.h"
 #include "model/revision.h"
@@ -64,6 +65,7 @@ struct Committed {
 struct Aborted {
   ImportId import_id;
   std::string reason;
+  Code code = Code::kCancelled;  // what its writers are told: that, or CONFLICT
   friend bool operator==(const Aborted&, const Aborted&) = default;
 };
 

@@ -262,6 +262,23 @@ TEST(Import, AnAbortLeavesNothingAndTheIdentityIsFreeAgain) {
   store.ExpectReplayEqual();
 }
 
+TEST(Import, AnAbortTellsItsWritersAsWhat) {
+  TestStore store;
+  const ImportId id = store.Begin(store.BeginCommand(kIdentity, "c1", {"p0"}))->import_id;
+  EXPECT_EQ(DecideAbort(store.catalog(), {"c1", id, "x", Code::kCorrupt}).status().ToString(),
+            "INVALID_ARGUMENT: import 1 can be aborted as CANCELLED or CONFLICT, got CORRUPT");
+  store.Apply(*DecideAbort(store.catalog(), {"c1", id, "replicas differ", Code::kConflict}));
+  ASSERT_NE(store.catalog().FindAbort(id), nullptr);
+  EXPECT_EQ(store.catalog().FindAbort(id)->code, Code::kConflict);
+  // The first one to abort says it.
+  EXPECT_TRUE(DecideAbort(store.catalog(), {"c1", id, "again"})->empty());
+  const ImportId next = store.Begin(store.BeginCommand(kIdentity, "c1", {"p0"}))->import_id;
+  store.Apply(DecideExpireImport(store.catalog(), next, "its writer is silent"));
+  EXPECT_EQ(store.catalog().FindAbort(next)->code, Code::kCancelled);
+  EXPECT_EQ(store.catalog().FindAbort(ImportId(9)), nullptr);
+  store.ExpectReplayEqual();
+}
+
 TEST(Import, AbortReasonsAreKeptForTheLastFewOnlyAndMadeLoggable) {
   TestStore store;
   const ImportId first = store.Begin(store.BeginCommand(kIdentity, "c", {"p0"}))->import_id;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "codec/values.h"
+#include "weights/event_codec.h"
 
 namespace mooncake::weights {
 namespace {
@@ -118,10 +119,11 @@ void SaveSnapshot(const Catalog& catalog, const Sink& add) {
     out.set_acquired_ms(lease.acquired_ms);
     add(record.SerializeAsString());
   }
-  for (const auto& [id, reason] : catalog.abort_reasons()) {
+  for (const Abort& abort : catalog.aborts()) {
     Record record;
-    record.mutable_abort_reason()->set_import_id(id.value);
-    record.mutable_abort_reason()->set_reason(reason);
+    record.mutable_abort_reason()->set_import_id(abort.import_id.value);
+    record.mutable_abort_reason()->set_reason(abort.reason);
+    record.mutable_abort_reason()->set_code(AbortCodeToLog(abort.code));
     add(record.SerializeAsString());
   }
 }
@@ -182,8 +184,9 @@ Status SnapshotLoader::Load(const Record::Lease& record) {
 }
 
 Status SnapshotLoader::Load(const Record::AbortReason& record) {
-  catalog_.abort_reasons_.emplace_back(ImportId(record.import_id()), record.reason());
-  if (catalog_.abort_reasons_.size() <= Catalog::kAbortReasonsKept) return OkStatus();
+  MC_ASSIGN_OR_RETURN(const Code code, AbortCodeFromLog(record.code()));
+  catalog_.aborts_.push_back({ImportId(record.import_id()), record.reason(), code});
+  if (catalog_.aborts_.size() <= Catalog::kAbortReasonsKept) return OkStatus();
   return Corrupt("more than " + std::to_string(Catalog::kAbortReasonsKept) + " abort reasons");
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from mooncake.reshard.weight.errors import (
     WeightNotFoundError,
     WeightNotReadyError,
 )
+from polling import wait_until
 
 HERE = Path(__file__).parent
 STEPS = [
@@ -29,6 +29,7 @@ STEPS = [
     "import.fragment_put",
     "import.digests_written",
     "import.receipt_accepted",
+    "import.replicas_compared",
     "import.manifest_written",
     "import.affinity_written",
     "import.sealed",
@@ -54,17 +55,6 @@ def run_publisher(target, identity, step="none", count=1, pid=0, salt=0):
         text=True,
         timeout=120,
     )
-
-
-def wait_until(condition, seconds=30.0):
-    """Polls until `condition()` is true; its last value fails the test after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < deadline, f"still {value!r} after {seconds} s"
-        time.sleep(0.02)  # a poll with a deadline
 
 
 def space(target):

@@ -26,7 +26,7 @@ from mooncake.reshard.weight.errors import (
     WeightOutcomeUnknownError,
     WeightUnavailableError,
 )
-from test_crashes import wait_until
+from polling import wait_until
 
 
 def stop(pid):

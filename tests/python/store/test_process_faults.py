@@ -14,7 +14,8 @@ from mooncake import _core
 from mooncake.reshard.weight import WeightStore
 from mooncake.reshard.weight import store as store_module
 from mooncake.reshard.weight.errors import WeightBusyError, WeightInvalidArgumentError
-from test_crashes import space, wait_until
+from polling import wait_until
+from test_crashes import space
 
 
 def in_forked_child(work, seconds=60.0):

@@ -7,27 +7,19 @@ import random
 import sqlite3
 import subprocess
 import sys
-import time
 
 import pytest
 from models import LAYOUTS, load_and_check, publish, transformer
 from mooncake import _core
 from mooncake.local_cluster import LocalCluster
 from mooncake.reshard.weight import WeightAvailability, WeightIdentity, WeightStore
+from polling import wait_until
 
 EVERY = 8  # records
 
 
 def snapshots_of(cluster):
     return sorted((cluster.folder / "master" / "snapshots").glob("*.snapshot"))
-
-
-def wait_until(condition, seconds=30.0):
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"still {value!r} after {seconds} s"
-        time.sleep(0.02)  # a poll with a deadline
-    return value
 
 
 def first_sequence(cluster):

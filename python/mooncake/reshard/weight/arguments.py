@@ -14,6 +14,7 @@ __all__ = [
     "check_kind",
     "check_threads",
     "check_whole",
+    "replica_scope",
     "timeout_seconds",
 ]
 
@@ -43,6 +44,19 @@ def check_callback(field: str, value: Any) -> None:
     """None, or something to call."""
     if value is not None and not callable(value):
         raise WeightInvalidArgumentError(f"{field} must be callable, got {value!r}")
+
+
+def replica_scope(verify_replicas: Any) -> str:
+    """`verify_replicas` as the core names it."""
+    if verify_replicas is True:
+        return "selected"
+    if verify_replicas is False:
+        return "none"
+    if isinstance(verify_replicas, str) and verify_replicas == "all":
+        return "all"
+    raise WeightInvalidArgumentError(
+        f'verify_replicas must be True, False or "all", got {verify_replicas!r}'
+    )
 
 
 def timeout_seconds(timeout: Any) -> float:

@@ -6,14 +6,10 @@ it. Semantics are the management RFC's; bytes move in C++ with the GIL released.
 
 from __future__ import annotations
 
-import ctypes
-import logging
-import os
 import time
-import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Optional
+from typing import Any, Literal, Optional, Union
 
 from mooncake import _core
 
@@ -25,93 +21,28 @@ from .arguments import (
     check_kind,
     check_threads,
     check_whole,
+    replica_scope,
     timeout_seconds,
 )
-from .bind import check_fragment_memory
-from .errors import WeightInvalidArgumentError, WeightStoreError, error_for
+from .core import metadata_of, open_cores, store_errors
+from .errors import WeightInvalidArgumentError
 from .management import (
     WeightAvailability,
     WeightIdentity,
     WeightListPage,
-    WeightMigrationMode,
     WeightProgress,
-    WeightResidencyState,
     WeightRevisionMetadata,
     WeightRevisionView,
     WeightStoragePolicy,
 )
-from .memory import memory_of
 from .placement import WeightPlacementManifest
 from .runtime import WeightRuntimeBindingManifest
 from .storage_manifest import WeightManifest
+from .writer import ProgressCallback, WeightWriter
 
-__all__ = ["WeightStore", "WeightWriter"]
+__all__ = ["VerifyReplicas", "WeightStore", "WeightWriter", "identity_fields", "store_errors"]
 
-logger = logging.getLogger("mooncake.weight")
-
-ProgressCallback = Callable[[WeightProgress], Any]
-
-
-# What this process has open: a forked child has to keep its hands off it.
-_open_cores: weakref.WeakSet[WeightStore | WeightWriter] = weakref.WeakSet()
-_own_pid = os.getpid()
-
-
-class _ParentsCore:
-    """Takes the core's place in a forked child, where the parent's threads and channels are not."""
-
-    def __init__(self, parent_pid: int) -> None:
-        self._parent_pid = parent_pid
-
-    def close(self) -> None:
-        """Nothing here is the child's to close."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise error_for(
-            "UNAVAILABLE",
-            f"this WeightStore was opened by process {self._parent_pid}, before the fork: "
-            f"process {os.getpid()} needs its own",
-        )
-
-
-def _leave_cores_to_the_parent() -> None:
-    """In a forked child: destroying a core would join threads that only the parent has, for ever,
-    and end the parent's publish. So the child never destroys them."""
-    global _own_pid
-    # Not getppid(): the parent may have ended by now.
-    parent_pid, _own_pid = _own_pid, os.getpid()
-    for holder in list(_open_cores):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(holder._core))
-        holder._core = _ParentsCore(parent_pid)
-    _open_cores.clear()
-
-
-os.register_at_fork(after_in_child=_leave_cores_to_the_parent)
-
-
-class store_errors:
-    """Turns the core's errors into `WeightStoreError`s, also contract errors met on the way."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind, error, traceback) -> None:
-        if isinstance(error, _core.StoreError):
-            code, message = error.args
-            raise error_for(code, message) from None
-
-
-def _metadata(fields: Mapping[str, Any]) -> WeightRevisionMetadata:
-    """The core's plain values as the public dataclass."""
-    values = dict(fields)
-    values["identity"] = WeightIdentity(*values["identity"])
-    values["availability"] = WeightAvailability(values["availability"])
-    values["observed_residency"] = WeightResidencyState(values["observed_residency"])
-    preferred, ratio, mode = values["policy"]
-    values["policy"] = WeightStoragePolicy(
-        WeightResidencyState(preferred), ratio, WeightMigrationMode(mode)
-    )
-    return WeightRevisionMetadata(**values)
+VerifyReplicas = Union[bool, Literal["all"]]
 
 
 def identity_fields(identity: WeightIdentity) -> tuple[str, str, str, int, str]:
@@ -186,7 +117,7 @@ class WeightStore:
                 capacity_bytes=capacity_bytes,
             )
         self._target = target
-        _open_cores.add(self)
+        open_cores.add(self)
 
     def __repr__(self) -> str:
         return f"WeightStore({self._target!r})"
@@ -206,6 +137,7 @@ class WeightStore:
         *,
         tenant_id: str = "default",
         policy: Optional[WeightStoragePolicy] = None,
+        verify_replicas: VerifyReplicas = True,
         timeout: float = 600.0,
         progress: Optional[ProgressCallback] = None,
     ) -> WeightWriter:
@@ -216,10 +148,17 @@ class WeightStore:
         is READY, also in the ranks that did not commit it themselves, within `timeout` seconds.
         Leaving it by an exception aborts, and nothing becomes discoverable.
 
-        Errors: EXHAUSTED (needed and free bytes), CONFLICT (the identity has other content),
-        STALE_GENERATION (it was removed), POLICY_UNSATISFIABLE. Publishing the same content again
-        is recognised and changes nothing.
+        `verify_replicas`: ranks that hold a box which another rank uploads (norms, KV heads,
+        redundant experts inside the published data-parallel replica) digest theirs, and a
+        difference is a CONFLICT that names tensor, box and ranks, in every rank; the publish waits
+        for all of them. "all": the other data-parallel replicas too. False: only the ranks that
+        upload take part. The same in every rank (docs/replicas.md).
+
+        Errors: EXHAUSTED (needed and free bytes), CONFLICT (the identity has other content, or
+        replicas differ), STALE_GENERATION (it was removed), POLICY_UNSATISFIABLE. Publishing the
+        same content again is recognised and changes nothing.
         """
+        scope = replica_scope(verify_replicas)
         timeout = timeout_seconds(timeout)
         check_callback("progress", progress)
         identity = adapter.identity(snapshot)
@@ -235,7 +174,7 @@ class WeightStore:
         started = time.monotonic()
         with store_errors():
             importer = self._core.begin_import(
-                identity_fields(identity), placement, participants, _policy(policy)
+                identity_fields(identity), placement, participants, _policy(policy), scope
             )
         return WeightWriter(importer, identity, placement, participants, timeout, progress, started)
 
@@ -316,7 +255,7 @@ class WeightStore:
         """What the Master keeps of the revision, a tombstone too. NOT_FOUND when unknown."""
         with store_errors():
             fields, physical_bytes = self._core.get_metadata(identity_fields(identity))
-        return WeightRevisionView(_metadata(fields), physical_bytes)
+        return WeightRevisionView(metadata_of(fields), physical_bytes)
 
     def weight_get_size(self, identity: WeightIdentity) -> int:
         """Logical payload bytes of a committed revision, as validated at commit."""
@@ -352,7 +291,8 @@ class WeightStore:
                 tenant_id, namespace or "", resource_id or "", states, page_size, page_token
             )
         return WeightListPage(
-            tuple(WeightRevisionView(_metadata(fields), size) for fields, size in revisions), token
+            tuple(WeightRevisionView(metadata_of(fields), size) for fields, size in revisions),
+            token,
         )
 
     # ---- removal ----
@@ -373,7 +313,7 @@ class WeightStore:
             check_whole("expected_metadata_generation", expected_metadata_generation, 0, UINT64_MAX)
         seconds = timeout_seconds(timeout)
         with store_errors():
-            return _metadata(
+            return metadata_of(
                 self._core.remove(identity_fields(identity), expected_metadata_generation, seconds)
             )
 
@@ -409,186 +349,3 @@ class _Progress:
     def __exit__(self, kind, error, traceback) -> None:
         if self._error is not None:
             raise self._error from error
-
-
-class WeightWriter:
-    """The publish of one revision by this process: a context manager from `weight_put`.
-
-    Each tensor's bytes are in the store when `weight_put_tensor` returns, so the tensor may be
-    reused then. Methods may be called from several threads.
-    """
-
-    def __init__(
-        self,
-        importer: Any,
-        identity: WeightIdentity,
-        placement: WeightPlacementManifest,
-        participants: Sequence[str],
-        timeout: float,
-        progress: Optional[ProgressCallback],
-        started: float,
-    ) -> None:
-        self._core = importer
-        _open_cores.add(self)
-        self._identity = identity
-        self._placement = placement
-        self._timeout = timeout
-        self._progress = progress
-        self._started = started
-        self._metadata: Optional[WeightRevisionMetadata] = None
-        self._bytes_put = 0
-        self._descriptors: dict[str, Any] = {}
-        self._fragments: dict[str, list[tuple[str, Any]]] = {}
-        local = set(participants)
-        for part in placement.parts:
-            if part.participant_id not in local:
-                continue
-            for tensor in part.tensors:
-                self._descriptors[tensor.tensor_id] = tensor
-            for fragment in part.fragments:
-                self._fragments.setdefault(fragment.tensor_id, []).append(
-                    (part.participant_id, fragment)
-                )
-        wanted = {
-            fragment_id
-            for participant in participants
-            for fragment_id in importer.wanted_fragments(participant)
-        }
-        self._wanted = wanted
-        self._bytes_needed = sum(
-            fragment.nbytes
-            for pairs in self._fragments.values()
-            for _, fragment in pairs
-            if fragment.placement_fragment_id in wanted
-        )
-
-    @property
-    def identity(self) -> WeightIdentity:
-        return self._identity
-
-    @property
-    def already_published(self) -> bool:
-        """The revision is READY already; this publish only checks that the bytes are the same."""
-        return self._core.already_published()
-
-    @property
-    def policy_note(self) -> str:
-        """How the storage policy was resolved; "" when there is nothing to say."""
-        return self._core.policy_note()
-
-    @property
-    def metadata(self) -> WeightRevisionMetadata:
-        """The committed revision; RuntimeError before the ``with`` block has ended well."""
-        if self._metadata is None:
-            raise RuntimeError("the revision is not committed yet")
-        return self._metadata
-
-    def weight_put_tensor(
-        self, tensor_id: str, tensor: Any, *, participant_id: Optional[str] = None
-    ) -> None:
-        """Hands in this process's share of a tensor.
-
-        `tensor` has the local shape of the participant's fragment, or the tensor's global shape
-        (each fragment is then cut from it). It must be contiguous host memory of the placement's
-        dtype: torch, numpy, DLPack or the buffer protocol. Shares that the upload plan takes from
-        another rank are ignored, so every rank may hand in all it holds. `participant_id` chooses
-        among several local participants.
-
-        INVALID_ARGUMENT names the tensor and both values; the writer stays usable.
-        """
-        pairs = [
-            (participant, fragment)
-            for participant, fragment in self._fragments.get(tensor_id, ())
-            if participant_id is None or participant == participant_id
-        ]
-        if not pairs:
-            where = "this process" if participant_id is None else participant_id
-            raise WeightInvalidArgumentError(f"{where} holds no fragment of tensor {tensor_id}")
-        descriptor = self._descriptors[tensor_id]
-        try:
-            memory = memory_of(tensor)
-            whole = memory.shape == tuple(descriptor.global_shape)
-            if not whole:
-                shapes = {tuple(fragment.local_shape) for _, fragment in pairs}
-                boxes = {(tuple(f.global_offset), tuple(f.local_shape)) for _, f in pairs}
-                if len(boxes) > 1 and memory.shape in shapes:
-                    raise ValueError(
-                        f"{tensor_id} has {len(boxes)} different local fragments: pass the whole "
-                        "tensor, or name the participant_id"
-                    )
-            for _, fragment in pairs:
-                if not whole:
-                    check_fragment_memory(fragment, descriptor, memory)
-            if whole:
-                check_fragment_memory(_whole(descriptor), descriptor, memory)
-        except ValueError as error:
-            text = str(error)
-            named = text if tensor_id in text else f"{tensor_id}: {text}"
-            raise WeightInvalidArgumentError(named) from None
-        for participant, fragment in pairs:
-            if fragment.placement_fragment_id not in self._wanted:
-                continue
-            address = memory.address
-            strides: tuple[int, ...] = ()
-            if whole:
-                strides = memory.strides_bytes
-                address += sum(o * s for o, s in zip(fragment.global_offset, strides, strict=True))
-            with store_errors():
-                self._core.put_fragment(
-                    participant,
-                    fragment.placement_fragment_id,
-                    address,
-                    fragment.nbytes,
-                    strides,
-                )
-            self._bytes_put += fragment.nbytes
-        self._report("copy")
-
-    def __enter__(self) -> WeightWriter:
-        return self
-
-    def __exit__(self, kind, error, traceback) -> None:
-        if kind is not None:
-            try:
-                with store_errors():
-                    self._core.abort(f"{kind.__name__}: {error}")
-            except WeightStoreError as abort_error:
-                # The publisher's own exception matters more; the import's lease ends it anyway.
-                logger.warning("abort of %s failed: %s", self._identity, abort_error)
-            return
-        self._report("commit")
-        with store_errors():
-            report = self._core.finish(self._timeout)
-        self._metadata = _metadata(report.pop("metadata"))
-        if self._progress is not None:
-            self._progress(
-                WeightProgress(
-                    stage="done",
-                    bytes_moved=report["bytes_uploaded"],
-                    bytes_needed=self._bytes_needed,
-                    seconds=time.monotonic() - self._started,
-                    stage_seconds=report["stage_seconds"],
-                    done=True,
-                )
-            )
-
-    def _report(self, stage: str) -> None:
-        if self._progress is not None:
-            self._progress(
-                WeightProgress(
-                    stage=stage,
-                    bytes_moved=self._bytes_put,
-                    bytes_needed=self._bytes_needed,
-                    seconds=time.monotonic() - self._started,
-                )
-            )
-
-
-def _whole(descriptor: Any) -> Any:
-    """A stand-in fragment that covers the whole tensor, for the shape and dtype checks."""
-
-    class Whole:
-        tensor_id = descriptor.tensor_id
-        local_shape = tuple(descriptor.global_shape)
-
-    return Whole
