@@ -132,11 +132,18 @@ class Columns:
         )
 
 
-def model_placement(name: str, vocabulary: str, grid: Grid) -> WeightPlacementManifest:
-    """A published model on a grid: TP cuts matrices, EP owns experts, PP layers; DP repeats."""
+def model_placement(name: str, grid: Grid, grouped: bool = False) -> WeightPlacementManifest:
+    """A published model on a grid: TP cuts matrices, EP owns experts, PP layers; DP repeats.
+
+    `grouped`: all experts of a layer are one tensor.
+    """
     model = model_named(name)
     columns = Columns(grid)
-    for family in tensor_families(model, vocabulary):
+    families = tensor_families(model, CHECKPOINT)
+    if grouped:
+        families = [family for family in families if family.role != "expert"]
+        families += [f for f in tensor_families(model, FUSED) if f.role == "expert"]
+    for family in families:
         if not family.draft:
             _add_family(columns, model.layers, family, grid)
     return columns.build(name)
@@ -238,8 +245,10 @@ class Case(NamedTuple):
 
 
 def _cases() -> list[Case]:
-    def model(name: str, vocabulary: str, grid: Grid) -> Callable[[], WeightPlacementManifest]:
-        return lambda: model_placement(name, vocabulary, grid)
+    def model(
+        name: str, grid: Grid, grouped: bool = False
+    ) -> Callable[[], WeightPlacementManifest]:
+        return lambda: model_placement(name, grid, grouped)
 
     qwen = "qwen3-235b-a22b"
     before, after = Grid(tp=4, ep=4, shared=True), Grid(tp=2, pp=2, ep=2, shared=True)
@@ -248,14 +257,14 @@ def _cases() -> list[Case]:
         Case(
             "qwen3-moe-235b",
             f"separate experts, {text}",
-            model(qwen, CHECKPOINT, before),
-            model(qwen, CHECKPOINT, after),
+            model(qwen, before),
+            model(qwen, after),
         ),
         Case(
             "qwen3-moe-235b-grouped",
-            f"grouped experts and fused projections, {text}",
-            model(qwen, FUSED, before),
-            model(qwen, FUSED, after),
+            f"grouped experts, {text}",
+            model(qwen, before, True),
+            model(qwen, after, True),
         ),
         Case(
             "dim0-to-dim2",
@@ -279,8 +288,8 @@ def _cases() -> list[Case]:
         Case(
             "deepseek-v3",
             "TP4/PP2/EP8/DP2 -> TP8/PP4/EP2/DP4, full grids, fp8 with scales",
-            model("deepseek-v3", CHECKPOINT, Grid(tp=4, pp=2, ep=8, dp=2)),
-            model("deepseek-v3", CHECKPOINT, Grid(tp=8, pp=4, ep=2, dp=4)),
+            model("deepseek-v3", Grid(tp=4, pp=2, ep=8, dp=2)),
+            model("deepseek-v3", Grid(tp=8, pp=4, ep=2, dp=4)),
             one_rank=True,
         )
     )

@@ -52,8 +52,14 @@ PAIRS = {
 }
 
 
-class Snapshot:
-    """Whole tensors by name, published for one participant: the writer cuts what it brings."""
+def box(fragment):
+    return tuple(
+        slice(o, o + n) for o, n in zip(fragment.global_offset, fragment.local_shape, strict=True)
+    )
+
+
+class Rank:
+    """One participant that publishes the memory of its own fragments."""
 
     def __init__(self, placement: WeightPlacementManifest, participant: str) -> None:
         self.made, self.participant = placement, participant
@@ -68,25 +74,30 @@ class Snapshot:
         return [self.participant]
 
     def tensors(self, snapshot):
-        part = next(p for p in self.made.parts if p.participant_id == self.participant)
-        return [(t.tensor_id, snapshot[t.tensor_id]) for t in part.tensors]
+        return snapshot.items()
+
+    def publish(self, store, memory):
+        names = {f.fragment_id: f.tensor_id for f in self.made.fragments}
+        with store.weight_put(memory, self) as writer:
+            for fragment_id, tensor in self.tensors(memory):
+                writer.weight_put_tensor(
+                    names[fragment_id], tensor, placement_fragment_id=fragment_id
+                )
 
 
-def publish(store, placement, tensors):
+def publish(store, placement, memory_of_rank):
     """Every participant is a writer of its own, all at once, as ranks are."""
     errors = []
 
-    def rank(participant):
-        adapter = Snapshot(placement, participant)
+    def run(participant):
         try:
-            with store.weight_put(tensors, adapter) as writer:
-                for name, tensor in adapter.tensors(tensors):
-                    writer.weight_put_tensor(name, tensor)
+            memory = memory_of_rank.get(participant, {})
+            Rank(placement, participant).publish(store, memory)
         except Exception as error:
             errors.append((participant, error))
 
     threads = [
-        threading.Thread(target=rank, args=(part.participant_id,)) for part in placement.parts
+        threading.Thread(target=run, args=(part.participant_id,)) for part in placement.parts
     ]
     for thread in threads:
         thread.start()
@@ -96,10 +107,14 @@ def publish(store, placement, tensors):
     return WeightIdentity("default", placement.resource_id, placement.revision, 1)
 
 
-def box(fragment):
-    return tuple(
-        slice(o, o + n) for o, n in zip(fragment.global_offset, fragment.local_shape, strict=True)
-    )
+def filled_memory(placement, whole):
+    """participant -> each of its fragments in engine memory, cut from whole tensors."""
+    filled = {}
+    for part in placement.parts:
+        memory = filled[part.participant_id] = engine_memory(placement, part.participant_id)
+        for fragment in part.fragments:
+            memory[fragment.fragment_id].copy_(whole[fragment.tensor_id][box(fragment)])
+    return filled
 
 
 def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -170,15 +185,17 @@ def test_the_same_logits(tmp_path, name):
     assert not torch.equal(logits_of(other, model.vocabulary), logits)
 
     with WeightStore(f"file://{tmp_path / 'store'}", capacity_bytes=64 << 20) as store:
-        identity = publish(store, reference_placement(model, source), tensors)
+        placement = reference_placement(model, source)
+        identity = publish(store, placement, filled_memory(placement, tensors))
         placement = reference_placement(model, target)
-        whole = assemble(placement, load(store, identity, placement))
+        filled = load(store, identity, placement)
+        whole = assemble(placement, filled)
         assert {n for f in main_families(model, vocabulary) for n in f.names()} <= set(whole)
         for tensor_id, tensor in whole.items():
             assert same_bytes(tensor, tensors[tensor_id]), tensor_id
 
         # From the second layout on, into the state dict of a model with other weights.
-        identity = publish(store, reference_placement(model, target, revision="r2"), whole)
+        identity = publish(store, reference_placement(model, target, revision="r2"), filled)
         state = other.state_dict()
         mine = tensors_of(model, state, vocabulary)
         one = reference_placement(model, whole_layout(vocabulary), revision="r2")
@@ -221,7 +238,7 @@ def test_block_scales_through_the_store(tmp_path, pair):
     model = model_named("deepseek-v3").small()
     source, target = (reference_placement(model, layout_named(name)) for name in pair)
     with WeightStore(f"file://{tmp_path / 'store'}", capacity_bytes=64 << 20) as store:
-        identity = publish(store, source, index_tensors(source))
+        identity = publish(store, source, filled_memory(source, index_tensors(source)))
         filled = load(store, identity, target)
     suite = ConformanceSuite([model])
     for participant, memory in filled.items():

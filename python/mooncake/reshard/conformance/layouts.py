@@ -353,7 +353,7 @@ class Fsdp2(EngineLayout):
     With `replicas` it is HSDP: dp / replicas shards, each held so many times. With tp the rows of
     a TP shard are cut again (torch's strided order). Experts are one grouped tensor of each layer,
     as in transformers 5, whose dimension 0 counts experts: in the checkpoint's vocabulary whole
-    experts. Block scales would be cut like weights: fp8 models are not trained so.
+    experts. Block scales follow their weights.
     """
 
     draft: bool = True
