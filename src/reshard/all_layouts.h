@@ -134,6 +134,7 @@ inline manifest::PlacementPtr OwnedLayout(const manifest::Extents& shape,
   tensor.extension = std::make_shared<const manifest::TensorExtension>(
       manifest::TensorExtension{.ownership = {std::move(tiling)}});
   std::vector<manifest::ParallelRank> all;
+  all.reserve(static_cast<size_t>(ranks));
   for (int r = 0; r < ranks; ++r) all.push_back({.tp = r});
   return OneTensor(all, std::move(tensor), std::move(fragments));
 }

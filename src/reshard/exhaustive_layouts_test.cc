@@ -66,6 +66,7 @@ Source Indexed(const PlacementPtr& placement) {
 void ExpectEveryPairRight(const std::string& family, const std::vector<PlacementPtr>& layouts,
                           bool every_rank) {
   std::vector<Source> sources;
+  sources.reserve(layouts.size());
   for (const PlacementPtr& layout : layouts) sources.push_back(Indexed(layout));
   for (size_t s = 0; s < sources.size(); ++s) {
     for (size_t t = 0; t < layouts.size(); ++t) {

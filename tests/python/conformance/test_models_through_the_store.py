@@ -39,7 +39,7 @@ from transformers_models import (
 PAIRS = {
     "qwen3-8b": ("megatron-tp4-pp2", "sglang-tp16"),
     "qwen3-4b": ("fsdp2-dp8", "vllm-tp4"),
-    "qwen3-235b-a22b": ("megatron-tp2-pp2-dp4-ep4", "sglang-tp8-ep8-redundant"),
+    "qwen3-235b-a22b": ("megatron-tp2-pp2-dp4-ep4", "sglang-tp4-ep4-dp2-rebalanced"),
     "qwen3.5-9b": ("fsdp2-dp4-tp2", "vllm-tp4-dp2"),
     "qwen3.5-35b-a3b": ("fsdp2-hsdp-2x4", "sglang-tp8-ep4"),
     "qwen3-next-80b-a3b": ("megatron-tp2-dp4-ep8", "sglang-tp8-ep8-dp-attention"),
@@ -47,7 +47,7 @@ PAIRS = {
     "llama-3-8b": ("fsdp2-dp24", "megatron-tp4-pp2"),
     "llama-3-70b": ("vllm-tp4-fused", "sglang-tp2-pp2-fused"),
     "mistral-7b": ("sglang-tp4-pp2", "fsdp2-dp8"),
-    "mixtral-8x7b": ("vllm-tp2-dp4-ep8-fused", "sglang-tp8-ep8-redundant-fused"),
+    "mixtral-8x7b": ("sglang-tp8-ep8-redundant-fused", "vllm-tp2-dp2-ep4-rebalanced-fused"),
     "qwen2.5-vl-7b": ("vllm-tp2-pp4", "megatron-tp2-pp2-dp2"),
 }
 

@@ -8,6 +8,7 @@ sources; where an engine has several, the class says which. What an engine refus
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -40,13 +41,14 @@ class UnsupportedLayout(ValueError):
 class Share(NamedTuple):
     """What one rank holds of each layer of a family.
 
-    `experts` are the logical experts, in slot order where `slotted`; (0,) for a family without
-    experts. `boxes` are the same for each.
+    `experts` are logical experts, (0,) for a family without a tensor for each; `boxes` are the same
+    for all of them. `slots`, where experts have places of their own: one for each expert, or for
+    each box of a grouped tensor. An expert may be there twice.
     """
 
     experts: Sequence[int]
     boxes: Sequence[Box]
-    slotted: bool = False
+    slots: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ class EngineLayout:
     """Axis sizes and what all engines have in common.
 
     `draft`: holds the multi-token prediction layers, else leaves them out by name.
-    `vocabulary_multiple`: what embedding rows are padded to, over all ranks.
+    `redundant_experts` are copies beyond one of each, on EP ranks of equally many slots; they begin
+    as copies of the first experts, each in its place. `rebalanced`: each EP group has moved its
+    experts to other slots since (a fixed shuffle), as expert load balancers do.
     """
 
     name: str
@@ -65,6 +69,7 @@ class EngineLayout:
     vocabulary: str = CHECKPOINT
     draft: bool = False
     redundant_experts: int = 0
+    rebalanced: bool = False
 
     @property
     def engine(self) -> str:
@@ -91,6 +96,10 @@ class EngineLayout:
 
     def expert_rank(self, dp: int, tp: int) -> int:
         raise NotImplementedError
+
+    def expert_group(self, rank: ParallelRank) -> int:
+        """The group of EP ranks that balances its experts by itself."""
+        return 0
 
     def stage_cuts(self, model: ModelConfiguration) -> tuple[int, ...]:
         """pp + 1 layer numbers; stage s has the layers [cuts[s], cuts[s + 1])."""
@@ -128,24 +137,26 @@ class EngineLayout:
             family, [(part, *_unit_run(family, part, size, index)) for part in family.parts]
         )
 
-    def _expert_run(self, count: int, index: int) -> Sequence[int]:
-        """Logical experts in the slots of EP rank `index`."""
-        slots = count + self.redundant_experts
-        base, more = divmod(slots, self.ep)
-        begin = index * base + min(index, more)
-        return [slot % count for slot in range(begin, begin + base + (index < more))]
+    def _expert_run(self, count: int, rank: ParallelRank) -> Sequence[int]:
+        """Logical experts in the slots of the rank."""
+        slots = [slot % count for slot in range(count + self.redundant_experts)]
+        if self.rebalanced:
+            random.Random(self.expert_group(rank)).shuffle(slots)
+        base, more = divmod(len(slots), self.ep)
+        begin = rank.ep * base + min(rank.ep, more)
+        return slots[begin : begin + base + (rank.ep < more)]
 
     def _expert_share(
-        self, model: ModelConfiguration, family: TensorFamily, index: int, boxes: list[Box]
+        self, model: ModelConfiguration, family: TensorFamily, rank: ParallelRank, boxes: list[Box]
     ) -> Share:
-        """The experts of EP rank `index`, each in `boxes` (of all experts, where grouped)."""
-        run = self._expert_run(model.experts.count, index)
-        slotted = self.redundant_experts > 0
+        """The rank's experts, each in `boxes` (of all experts, where grouped)."""
+        run = self._expert_run(model.experts.count, rank)
+        moved = self.redundant_experts > 0 or self.rebalanced
         if family.expert_dim is None:
-            return Share(run, boxes, slotted)
-        if slotted:
-            boxes = [_expert_box(box, e, 1) for e in run for box in boxes]
-            return Share((0,), boxes, True)
+            return Share(run, boxes, range(len(run)) if moved else ())
+        if moved:
+            slots = [slot for slot in range(len(run)) for _ in boxes]
+            return Share((0,), [_expert_box(box, e, 1) for e in run for box in boxes], slots)
         return Share((0,), [_expert_box(box, run[0], len(run)) for box in boxes] if run else [])
 
 
@@ -238,7 +249,7 @@ class Vllm(_Serving):
         if family.role != "expert":
             return Share((0,), self._cut(family, self.tp, rank.tp))
         if self.ep > 1:
-            return self._expert_share(model, family, rank.ep, self._cut(family, 1, 0))
+            return self._expert_share(model, family, rank, self._cut(family, 1, 0))
         size, index = self.tp * self.dp, rank.dp * self.tp + rank.tp
         return Share(range(family.experts or 1), self._cut(family, size, index))
 
@@ -256,6 +267,9 @@ class Sglang(_Serving):
     def expert_rank(self, dp: int, tp: int) -> int:
         return tp // (self.tp // self.ep)
 
+    def expert_group(self, rank: ParallelRank) -> int:
+        return rank.dp  # replicas know nothing of each other
+
     def check(self, model: ModelConfiguration) -> None:
         super().check(model)
         for size, what in ((self.ep, "EP"), (self.attention_dp, "attention DP")):
@@ -272,7 +286,7 @@ class Sglang(_Serving):
         if family.role == "expert":
             inner = self.tp // self.ep
             boxes = self._cut(family, inner, rank.tp % inner)
-            return self._expert_share(model, family, rank.ep, boxes)
+            return self._expert_share(model, family, rank, boxes)
         if self.attention_dp > 1 and family.role == "attention":
             size = self.tp // self.attention_dp
             return Share((0,), self._cut(family, size, rank.tp % size))
@@ -325,7 +339,7 @@ class Megatron(EngineLayout):
         if family.role == "expert":
             index = (rank.dp * self.tp + rank.tp) % self.expert_tp
             boxes = self._cut(family, self.expert_tp, index)
-            return self._expert_share(model, family, rank.ep, boxes)
+            return self._expert_share(model, family, rank, boxes)
         boxes = self._cut(family, self.tp, rank.tp)
         if family.parts and family.parts[0].groups > 1:
             boxes = [piece for box in boxes for piece in _by_group(family, box)]
@@ -413,6 +427,7 @@ LAYOUTS: tuple[EngineLayout, ...] = (
     Sglang("sglang-tp8-ep4", tp=8, ep=4),  # each expert cut by two
     Sglang("sglang-tp8-ep8-dp-attention", tp=8, ep=8, attention_dp=8),
     Sglang("sglang-tp8-ep8-redundant", tp=8, ep=8, redundant_experts=16),
+    Sglang("sglang-tp4-ep4-dp2-rebalanced", tp=4, ep=4, dp=2, redundant_experts=8, rebalanced=True),
     Sglang("sglang-tp8-draft", tp=8, draft=True),
     Vllm("vllm-tp4", tp=4),
     Vllm("vllm-tp2-pp4", tp=2, pp=4),
@@ -422,6 +437,15 @@ LAYOUTS: tuple[EngineLayout, ...] = (
     Vllm("vllm-tp16-fused", tp=16, vocabulary=FUSED, vision_data_parallel=True),
     Vllm("vllm-tp2-dp4-ep8-fused", tp=2, dp=4, ep=8, vocabulary=FUSED),
     Sglang("sglang-tp8-ep8-redundant-fused", tp=8, ep=8, redundant_experts=16, vocabulary=FUSED),
+    Vllm(
+        "vllm-tp2-dp2-ep4-rebalanced-fused",
+        tp=2,
+        dp=2,
+        ep=4,
+        redundant_experts=8,
+        rebalanced=True,
+        vocabulary=FUSED,
+    ),
     Sglang("sglang-tp2-pp2-fused", tp=2, pp=2, vocabulary=FUSED),
     Megatron("megatron-tp4-pp2", tp=4, pp=2),
     Megatron("megatron-tp2-pp2-dp2", tp=2, pp=2, dp=2, expert_tp=2),

@@ -195,7 +195,9 @@ class _Columns:
                 continue
             share = self.layout.share(self.model, weight, rank)
             if family.scale_of is not None:
-                boxes = dict.fromkeys(_scale_box(weight, box) for box in share.boxes)
+                boxes = [_scale_box(weight, box) for box in share.boxes]
+                if not len(share.slots):  # two boxes of the rank may lie in one block
+                    boxes = list(dict.fromkeys(boxes))
                 share = share._replace(boxes=tuple(boxes))
             shares[participant] = share
         shares = _cells(shares)
@@ -215,7 +217,7 @@ class _Columns:
             if by_tp.setdefault(self.ranks[participant].tp, share) != share:
                 return None  # dp ranks differ
         held = list(by_tp.values())
-        if any(not share.boxes or not share.experts or share.slotted for share in held):
+        if any(not share.boxes or not share.experts or len(share.slots) for share in held):
             return None
         if all(share == held[0] for share in held):
             if family.role == "expert" and layout.ep > 1:
@@ -247,7 +249,7 @@ class _Columns:
             if rows != family.shape[0]:
                 padded = (rows, *family.shape[1:])
         sections = _sections(family.parts, _section_dim(family)) if family.fused else None
-        slotted = any(share.slotted for share in held.shares.values())
+        slotted = any(len(share.slots) for share in held.shares.values())
         base = (family.dtype, family.itemsize, LAYOUT_FINGERPRINT)
         kind: TensorKind
         if held.axes is not None and not (padded or sections or family.block_shape or slotted):
@@ -310,17 +312,10 @@ def _sections(parts: Sequence[Part], dim: int) -> Sections:
 def _slots(family: TensorFamily, share: Share) -> numpy.ndarray:
     """One slot for each (expert, box); -1 where slots mean nothing."""
     experts, boxes = len(share.experts), len(share.boxes)
-    if not share.slotted:
+    if not len(share.slots):
         return numpy.full(experts * boxes, -1)
-    if family.expert_dim is None:
-        return numpy.repeat(numpy.arange(experts), boxes)
-    # Grouped: consecutive boxes of one expert are one slot.
-    slot, slots, previous = -1, [], None
-    for offset, _ in share.boxes:
-        if offset[family.expert_dim] != previous:
-            slot, previous = slot + 1, offset[family.expert_dim]
-        slots.append(slot)
-    return numpy.array(slots)
+    slots = numpy.array(share.slots)
+    return numpy.repeat(slots, boxes) if family.expert_dim is None else slots
 
 
 def _scale_box(weight: TensorFamily, box: Box) -> Box:
