@@ -113,11 +113,12 @@ def _list(
     models: Sequence[ModelConfiguration],
     layouts: Sequence[EngineLayout],
 ) -> None:
-    from ..reshard.conformance import tensor_families, unsupported
+    from ..reshard.conformance import parameter_count, tensor_families, unsupported
 
     rows = [
         {
             "model": model.name,
+            "parameters": f"{parameter_count(tensor_families(model)) / 1e9:.2f} B",
             "tensors": sum(len(family.names()) for family in tensor_families(model)),
             "layouts": sum(unsupported(model, layout) is None for layout in layouts),
             "rests on": model.rests_on,

@@ -5,7 +5,14 @@ See docs/conformance.md. Needs numpy.
 
 from .configurations import MODELS, ModelConfiguration, model_named
 from .element_oracle import index_bytes, what_is_wrong_with_plan, what_is_wrong_with_regions
-from .families import CHECKPOINT, FUSED, Part, TensorFamily, tensor_families
+from .families import (
+    CHECKPOINT,
+    FUSED,
+    Part,
+    TensorFamily,
+    parameter_count,
+    tensor_families,
+)
 from .layouts import (
     LAYOUTS,
     EngineLayout,
@@ -41,6 +48,7 @@ __all__ = [
     "index_bytes",
     "layout_named",
     "model_named",
+    "parameter_count",
     "participant_name",
     "reference_placement",
     "tensor_families",

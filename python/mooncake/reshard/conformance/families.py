@@ -13,13 +13,20 @@ one tensor. Plans are made within one vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Optional
 
 from .configurations import Experts, ModelConfiguration
 
-__all__ = ["CHECKPOINT", "FUSED", "Part", "TensorFamily", "tensor_families"]
+__all__ = [
+    "CHECKPOINT",
+    "FUSED",
+    "Part",
+    "TensorFamily",
+    "parameter_count",
+    "tensor_families",
+]
 
 CHECKPOINT = "checkpoint"
 FUSED = "fused"
@@ -447,8 +454,8 @@ def _stacked(units: int, **extents: int) -> tuple[Part, ...]:
     return tuple(Part(name, extent, units) for name, extent in extents.items())
 
 
-def parameter_count(families: list[TensorFamily]) -> int:
-    """Elements of all tensors, block scales not counted."""
+def parameter_count(families: Iterable[TensorFamily]) -> int:
+    """Elements of all tensors, tied ones twice, block scales not at all."""
     return sum(
         math.prod(family.shape) * len(family.layers or (0,)) * (family.experts or 1)
         for family in families

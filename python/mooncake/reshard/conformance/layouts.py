@@ -17,7 +17,7 @@ from typing import NamedTuple, Optional
 from mooncake.reshard.weight import ParallelRank
 
 from .configurations import ModelConfiguration
-from .families import CHECKPOINT, FUSED, Part, TensorFamily
+from .families import CHECKPOINT, FUSED, Part, TensorFamily, tensor_families
 
 __all__ = [
     "LAYOUTS",
@@ -29,6 +29,7 @@ __all__ = [
     "UnsupportedLayout",
     "Vllm",
     "layout_named",
+    "unsupported",
 ]
 
 Box = tuple[tuple[int, ...], tuple[int, ...]]  # offset, shape
@@ -468,8 +469,6 @@ def layout_named(name: str) -> EngineLayout:
 
 def unsupported(model: ModelConfiguration, layout: EngineLayout) -> Optional[str]:
     """Why the engine does not run `model` so; None when it does."""
-    from .families import tensor_families
-
     try:
         layout.check(model)
         for family in tensor_families(model, layout.vocabulary):
