@@ -392,7 +392,7 @@ void CheckRows(const TensorRows& tensors, const manifest::ParallelTopology& topo
 PlacementHandle PlacementFromColumns(nb::handle resource_id, nb::handle revision,
                                      nb::handle weight_generation, nb::handle placement_set_id,
                                      nb::handle topology, nb::handle tensor_columns,
-                                     nb::handle fragment_columns) {
+                                     nb::handle fragment_columns, nb::handle omitted_tensors) {
   manifest::FragmentInventory fields;
   fields.resource_id = Text(resource_id, "resource_id");
   fields.revision = Text(revision, "revision");
@@ -402,6 +402,9 @@ PlacementHandle PlacementFromColumns(nb::handle resource_id, nb::handle revision
     Refuse("topology must be a ParallelTopology");
   }
   fields.topology = ReadTopology(topology);
+  for (nb::handle id : AsTuple(omitted_tensors, "omitted_tensors", "must be a sequence")) {
+    fields.omitted_tensors.push_back(Text(id, "omitted_tensors"));
+  }
   TensorRows tensors = ReadTensors(tensor_columns);
   FragmentRows rows = ReadFragmentRows(fragment_columns);
   CheckRows(tensors, fields.topology, &rows);
@@ -420,7 +423,7 @@ PlacementHandle PlacementFromColumns(nb::handle resource_id, nb::handle revision
 void BindColumns(nb::module_& m) {
   m.def("placement_from_columns", &PlacementFromColumns, AnyArg("resource_id"), AnyArg("revision"),
         AnyArg("weight_generation"), AnyArg("placement_set_id"), AnyArg("topology"),
-        AnyArg("tensors"), AnyArg("fragments"));
+        AnyArg("tensors"), AnyArg("fragments"), AnyArg("omitted_tensors"));
 }
 
 }  // namespace mooncake::python

@@ -446,10 +446,36 @@ TEST(OmittedTensors, ATargetAsksForASubsetByName) {
               Refused("target manifests are missing tensors: mtp"));
   const PlacementPtr mistyped = placed({"a", "b"}, {"mpt"}).value();
   EXPECT_THAT(PlanPlacement(source, mistyped),
-              Refused("target manifests omit unknown tensors: mpt"));
-  EXPECT_THAT(PlanPlacementToLocalTarget(source, mistyped, "p0"),
-              Refused("target manifests omit unknown tensors: mpt"));
+              Refused("target manifests are missing tensors: mtp"));
   EXPECT_THAT(placed({"a", "b"}, {"b"}), Refused("omitted tensor is in the placement: b"));
+}
+
+// What is left out may stand before what is kept, and the source may lack it as well.
+TEST(OmittedTensors, AnywhereInTheOrderAndOnBothSides) {
+  const auto placed = [](const std::vector<std::string>& names, std::vector<std::string> omitted) {
+    std::vector<TensorDescriptor> tensors;
+    std::vector<PlacementFragment> fragments;
+    for (const std::string& name : names) {
+      const auto extent = static_cast<int64_t>(name.size());
+      tensors.push_back(manifest::Tensor(name, {extent}));
+      fragments.push_back(Held(name, {0}, {extent}, 0));
+    }
+    return Placed(1, tensors, fragments, std::move(omitted)).value();
+  };
+  const PlacementPtr source = placed({"a", "bb", "ccc", "dddd"}, {});
+  for (const auto& [kept, omitted] :
+       std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>>{
+           {{"ccc", "dddd"}, {"a", "bb"}},
+           {{"a", "dddd"}, {"bb", "ccc"}},
+           {{"bb"}, {"a", "ccc", "dddd"}}}) {
+    EXPECT_EQ(WhatIsWrongBetween(source, placed(kept, omitted)), "");
+  }
+  const PlacementPtr without = placed({"bb", "dddd"}, {"a", "ccc"});
+  const auto plan = PlanPlacement(without, placed({"bb", "dddd"}, {"a", "ccc"}));
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  EXPECT_EQ(WhatIsWrong(**plan), "");
+  EXPECT_TRUE(PlanPlacement(without, placed({"dddd"}, {"a", "bb", "ccc"})).ok());
+  EXPECT_EQ(WhatIsWrongBetween(without, placed({"bb", "dddd"}, {"a", "eeeee"})), "");
 }
 
 // --- strided views -------------------------------------------------------------------------------

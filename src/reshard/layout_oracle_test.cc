@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "manifest/contract_samples.h"
+#include "reshard/all_layouts.h"
 #include "reshard/element_oracle.h"
 #include "reshard/plan_check.h"
 #include "reshard/planner.h"
@@ -35,63 +36,6 @@ bool InOrder(const LogicalPlan& plan) {
   }
   return true;
 }
-
-// All ways to tile a shape with boxes: the first free cell is the corner of some box that fits.
-class AllTilings {
- public:
-  explicit AllTilings(Extents shape) : shape_(std::move(shape)) {
-    used_.assign(static_cast<size_t>(geometry::VolumeOf(shape_)), false);
-    Extend();
-  }
-  const std::vector<std::vector<Box>>& tilings() const { return tilings_; }
-
- private:
-  Extents At(size_t cell) const {
-    Extents at(shape_.size());
-    for (size_t d = shape_.size(); d-- > 0;) {
-      at[d] = static_cast<int64_t>(cell) % shape_[d];
-      cell /= static_cast<size_t>(shape_[d]);
-    }
-    return at;
-  }
-  // Marks the box's cells, unless one of them is taken.
-  bool Mark(const Box& box, bool value) {
-    std::vector<size_t> cells;
-    for (size_t cell = 0; cell < used_.size(); ++cell) {
-      if (!box.Contains(*geometry::MakeBox(At(cell), Extents(shape_.size(), 1)))) continue;
-      if (used_[cell] == value) return false;
-      cells.push_back(cell);
-    }
-    for (size_t cell : cells) used_[cell] = value;
-    return true;
-  }
-  void Extend() {
-    const auto free = std::find(used_.begin(), used_.end(), false);
-    if (free == used_.end()) {
-      tilings_.push_back(boxes_);
-      return;
-    }
-    const Extents corner = At(static_cast<size_t>(free - used_.begin()));
-    Extents extents(shape_.size(), 1);
-    while (true) {
-      const Box box = *geometry::MakeBox(corner, extents);
-      if (Mark(box, true)) {
-        boxes_.push_back(box);
-        Extend();
-        boxes_.pop_back();
-        Mark(box, false);
-      }
-      size_t d = 0;
-      while (d < extents.size() && ++extents[d] > shape_[d] - corner[d]) extents[d++] = 1;
-      if (d == extents.size()) return;
-    }
-  }
-
-  Extents shape_;
-  std::vector<bool> used_;
-  std::vector<Box> boxes_;
-  std::vector<std::vector<Box>> tilings_;
-};
 
 // One participant that holds "w" in these boxes.
 PlacementPtr InBoxes(const Extents& shape, const std::vector<Box>& boxes) {
@@ -134,19 +78,6 @@ TEST(LayoutOracle, EveryPairOfTilingsOfSmallShapes) {
                    std::to_string(indexes.size() * placements.size()));
     EXPECT_GE(regions, placements.size() * placements.size());
   }
-}
-
-// All ways to write `extent` as a sum of `parts` positive numbers.
-std::vector<Extents> Compositions(int64_t extent, int64_t parts) {
-  if (parts == 1) return {{extent}};
-  std::vector<Extents> all;
-  for (int64_t first = 1; first <= extent - parts + 1; ++first) {
-    for (Extents rest : Compositions(extent - first, parts - 1)) {
-      rest.insert(rest.begin(), first);
-      all.push_back(std::move(rest));
-    }
-  }
-  return all;
 }
 
 // Rows over ep, dimension `dim` over tp, in these extents.

@@ -74,16 +74,6 @@ std::string JoinIds(std::span<const TensorDescriptor* const> tensors) {
   return joined;
 }
 
-// What the target leaves out on purpose, the source has.
-Status CheckOmitted(const SourceIndex& source, const manifest::Placement& target) {
-  std::string unknown;
-  for (const std::string& id : target.omitted_tensors) {
-    if (!source.table().Find(id)) unknown += (unknown.empty() ? "" : ", ") + id;
-  }
-  if (unknown.empty()) return OkStatus();
-  return InvalidArgument("target manifests omit unknown tensors: " + unknown);
-}
-
 // Checks the tensor sets and returns, for each target tensor, its position among the source's.
 Result<std::vector<uint32_t>> MatchTensors(const SourceIndex& source, const Target& target) {
   const TensorList& wanted = *target.tensors;
@@ -92,7 +82,6 @@ Result<std::vector<uint32_t>> MatchTensors(const SourceIndex& source, const Targ
     return InvalidArgument("local target manifest has no fragments: " +
                            target.placement->parts[*target.part].participant_id);
   }
-  MC_RETURN_IF_ERROR(CheckOmitted(source, *target.placement));
   std::vector<uint32_t> positions(wanted.size());
   const auto same_id = [](const auto* a, const auto* b) { return a->tensor_id == b->tensor_id; };
   if (std::equal(wanted.begin(), wanted.end(), offered.begin(), offered.end(), same_id)) {

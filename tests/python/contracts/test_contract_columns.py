@@ -32,6 +32,7 @@ from mooncake.reshard.weight.extended import (
     Packing,
     Section,
     Sections,
+    omit_tensors,
 )
 
 TP = [ParallelRank(tp=0), ParallelRank(tp=1)]
@@ -59,6 +60,15 @@ def test_the_same_placement():
     made = build()
     assert made == mini_placement() and made.digest == mini_placement().digest
     assert type(made.fragments) is LazyTuple and not made.fragments._made
+
+
+def test_omitted_tensors():
+    made = build(omitted_tensors=("mtp.1", "mtp.0"))
+    assert made == omit_tensors(mini_placement(), ["mtp.0", "mtp.1"])
+    with refused("omitted tensor is in the placement: w"):
+        build(omitted_tensors=["w"])
+    with refused("omitted_tensors must be"):
+        build(omitted_tensors=3)
 
 
 @pytest.mark.parametrize("letter", "bBhHiIlLqQ")

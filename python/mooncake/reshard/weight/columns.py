@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from mooncake import _core
-from mooncake.reshard.contracts import PlacementSetId, ResourceId, RevisionId
+from mooncake.reshard.contracts import PlacementSetId, ResourceId, RevisionId, TensorId
 from mooncake.reshard.weight.extended import Packing, Sections
 from mooncake.reshard.weight.placement import WeightPlacementManifest
 from mooncake.reshard.weight.topology import ParallelTopology
@@ -104,8 +104,12 @@ def placement_from_columns(
     topology: ParallelTopology,
     tensors: TensorColumns,
     fragments: FragmentColumns,
+    omitted_tensors: Sequence[TensorId] = (),
 ) -> WeightPlacementManifest:
-    """The placement that `from_fragments` would build from the same rows, with the same ids."""
+    """The placement that `from_fragments` would build from the same rows, with the same ids.
+
+    `omitted_tensors` are left out on purpose, as by `omit_tensors`.
+    """
     handle = _core.placement_from_columns(
         resource_id,
         revision,
@@ -114,5 +118,6 @@ def placement_from_columns(
         topology,
         tensors,
         fragments,
+        omitted_tensors,
     )
     return WeightPlacementManifest._of(handle, topology)

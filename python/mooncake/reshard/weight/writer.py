@@ -106,11 +106,11 @@ class WeightWriter:
         """Hands in this process's share of a tensor.
 
         `tensor` has the local shape of the participant's fragment, or the tensor's global shape
-        (each fragment is then cut from it). It must be contiguous host memory of the placement's
-        dtype: torch, numpy, DLPack or the buffer protocol. Shares that the upload plan takes from
-        another rank are only compared with it, or ignored, so every rank may hand in all it holds.
-        `participant_id` chooses among several local participants, `placement_fragment_id` among a
-        participant's several fragments of the tensor.
+        (each fragment is then cut from it). It must be host memory of the placement's dtype, of any
+        strides that are not negative: torch, numpy, DLPack or the buffer protocol. Shares that the
+        upload plan takes from another rank are only compared with it, or ignored, so every rank may
+        hand in all it holds. `participant_id` chooses among several local participants,
+        `placement_fragment_id` among a participant's several fragments of the tensor.
 
         INVALID_ARGUMENT names the tensor and both values, or the fragments that it could be; the
         writer stays usable.
@@ -131,9 +131,9 @@ class WeightWriter:
                     )
             for _, fragment in pairs:
                 if not whole:
-                    check_fragment_memory(fragment, descriptor, memory)
+                    check_fragment_memory(fragment, descriptor, memory, strided=True)
             if whole:
-                check_fragment_memory(_whole(descriptor), descriptor, memory)
+                check_fragment_memory(_whole(descriptor), descriptor, memory, strided=True)
         except ValueError as error:
             text = str(error)
             named = text if tensor_id in text else f"{tensor_id}: {text}"
@@ -142,9 +142,8 @@ class WeightWriter:
             if fragment.placement_fragment_id not in self._wanted:
                 continue
             address = memory.address
-            strides: tuple[int, ...] = ()
+            strides = () if memory.contiguous and not whole else memory.strides_bytes
             if whole:
-                strides = memory.strides_bytes
                 address += sum(o * s for o, s in zip(fragment.global_offset, strides, strict=True))
             with store_errors():
                 self._core.put_fragment(
