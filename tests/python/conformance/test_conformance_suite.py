@@ -273,6 +273,11 @@ def test_layouts_say_what_they_are_known_for():
     cuts = layout_named("vllm-tp2-pp4").stage_cuts(replace(llama, layers=30))
     assert cuts == (0, 7, 15, 23, 30)
     assert layout_named("sglang-tp4-pp2").stage_cuts(replace(llama, layers=61)) == (0, 30, 61)
+    # Interleaved: runs of 8 of 32 layers, in turn.
+    norm_of = "model.layers.{}.input_layernorm.weight".format
+    placement = reference_placement(llama, layout_named("megatron-tp2-pp2-interleaved"))
+    stages = {f.tensor_id: f.rank.pp for f in placement.fragments}
+    assert [stages[norm_of(i)] for i in (0, 7, 8, 15, 16, 23, 24, 31)] == [0, 0, 1, 1, 0, 0, 1, 1]
     # 128 + 16 slots on 8 ranks: the last rank's end with the first 16 again.
     placement = reference_placement(
         model_named("qwen3-235b-a22b"), layout_named("sglang-tp8-ep8-redundant-fused")

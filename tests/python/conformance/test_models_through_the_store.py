@@ -46,7 +46,7 @@ PAIRS = {
     "deepseek-v3": ("fsdp2-dp8", "vllm-tp2-dp4-ep8"),
     "llama-3-8b": ("fsdp2-dp24", "megatron-tp4-pp2"),
     "llama-3-70b": ("vllm-tp4-fused", "sglang-tp2-pp2-fused"),
-    "mistral-7b": ("sglang-tp4-pp2", "fsdp2-dp8"),
+    "mistral-7b": ("megatron-tp2-pp2-interleaved", "fsdp2-dp8"),
     "mixtral-8x7b": ("sglang-tp8-ep8-redundant-fused", "vllm-tp2-dp2-ep4-rebalanced-fused"),
     "qwen2.5-vl-7b": ("vllm-tp2-pp4", "megatron-tp2-pp2-dp2"),
 }

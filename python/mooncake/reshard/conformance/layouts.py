@@ -302,12 +302,14 @@ class Megatron(EngineLayout):
 
     QKV rows lie in memory by KV group (q, k, v of one group, then the next), so a rank has one
     fragment a group. Embeddings are padded to multiples of 128 x TP. Layers divide evenly over
-    the stages, or the last stage has fewer (`decoder-last-pipeline-num-layers`). Vision towers
-    are held whole by the first stage.
+    the stages, or the last stage has fewer (`decoder-last-pipeline-num-layers`). With `virtual_pp`
+    v every stage has v runs of layers, in turn (the interleaved schedule). Vision towers are
+    held whole by the first stage.
     """
 
     draft: bool = True
     expert_tp: int = 1
+    virtual_pp: int = 1
 
     def expert_rank(self, dp: int, tp: int) -> int:
         return (dp * self.tp + tp) // self.expert_tp % self.ep
@@ -324,11 +326,20 @@ class Megatron(EngineLayout):
             )
 
     def stage_cuts(self, model: ModelConfiguration) -> tuple[int, ...]:
+        if self.virtual_pp > 1 and model.layers % (self.pp * self.virtual_pp):
+            raise UnsupportedLayout(
+                f"{model.layers} layers do not divide by PP{self.pp} x {self.virtual_pp} runs"
+            )
         each = -(-model.layers // self.pp)
         last = model.layers - each * (self.pp - 1)
         if last < 1:
             raise UnsupportedLayout(f"{model.layers} layers do not fill PP{self.pp}")
         return _boundaries([each] * (self.pp - 1) + [last])
+
+    def stage_of(self, model: ModelConfiguration, family: TensorFamily, layer: int) -> int:
+        if self.virtual_pp == 1 or not family.layers or family.draft or family.role == "vision":
+            return super().stage_of(model, family, layer)
+        return layer // (model.layers // (self.pp * self.virtual_pp)) % self.pp
 
     def padded_rows(self, rows: int) -> int:
         multiple = 128 * self.tp
@@ -450,6 +461,7 @@ LAYOUTS: tuple[EngineLayout, ...] = (
     Sglang("sglang-tp2-pp2-fused", tp=2, pp=2, vocabulary=FUSED),
     Megatron("megatron-tp4-pp2", tp=4, pp=2),
     Megatron("megatron-tp2-pp2-dp2", tp=2, pp=2, dp=2, expert_tp=2),
+    Megatron("megatron-tp2-pp2-interleaved", tp=2, pp=2, virtual_pp=2, expert_tp=2),
     Megatron("megatron-tp2-pp2-dp4-ep4", tp=2, pp=2, dp=4, ep=4, expert_tp=2),
     Megatron("megatron-tp2-dp4-ep8", tp=2, dp=4, ep=8),
     Fsdp2("fsdp2-dp8", dp=8),

@@ -116,38 +116,33 @@ class _Columns:
     def add(self, family: TensorFamily) -> None:
         """All tensors of the family and all their fragments."""
         layout, layers = self.layout, family.layers or (0,)
-        experts = family.experts or 1
         first_row = len(self.names)
         self.first_row[family.pattern, family.layers] = first_row
         self.names += family.names()
         stages = numpy.array([layout.stage_of(self.model, family, layer) for layer in layers])
+        kinds = numpy.empty(len(layers), int)
         for stage in sorted(set(stages.tolist())):
             held = self._held(family, stage)
-            kind = self._kind_row(family, held)
             positions = numpy.flatnonzero(stages == stage)
-            rows = first_row + (
-                positions[:, None] * experts + numpy.arange(experts)[None, :]
-            ).reshape(-1)
-            self._add_tensors(family, rows, positions, kind)
+            kinds[positions] = self._kind_row(family, held)
             self._add_fragments(family, first_row, positions, held, stage)
+        self._add_tensors(family, kinds)
         if family.scales:
             self.scale_rows.append((family, first_row))
 
-    def _add_tensors(
-        self, family: TensorFamily, rows: numpy.ndarray, positions: numpy.ndarray, kind: int
-    ) -> None:
-        # Rows of one family are in order of layers, and stages are runs of layers.
-        count, layers = len(rows), numpy.array(family.layers or (-1,))
+    def _add_tensors(self, family: TensorFamily, kinds: numpy.ndarray) -> None:
+        """Rows by layer and then expert; `kinds` has one a layer."""
+        layers = numpy.array(family.layers or (-1,))
+        if family.draft and family.layers:
+            layers = self.model.layers + numpy.arange(len(layers))
+        experts = numpy.arange(family.experts) if family.experts else numpy.array([-1])
+        count = len(layers) * len(experts)
         add = self.tensors
         add["ranks"].append(numpy.full(count, len(family.shape)))
         add["shapes"].append(numpy.tile(family.shape, count))
-        add["kind_of"].append(numpy.full(count, kind))
-        layer_ids = layers[positions]
-        if family.draft and family.layers:
-            layer_ids = self.model.layers + positions
-        add["layer_ids"].append(numpy.repeat(layer_ids, family.experts or 1))
-        experts = numpy.arange(family.experts) if family.experts else numpy.array([-1])
-        add["expert_ids"].append(numpy.tile(experts, len(positions)))
+        add["kind_of"].append(numpy.repeat(kinds, len(experts)))
+        add["layer_ids"].append(numpy.repeat(layers, len(experts)))
+        add["expert_ids"].append(numpy.tile(experts, len(layers)))
 
     def _add_fragments(
         self,
