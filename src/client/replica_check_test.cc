@@ -78,7 +78,7 @@ DigestsByParticipant HandedIn(const UploadPlan& plan, Content content) {
 }
 
 std::string Equal(uint32_t, const manifest::PlacementFragment& fragment) {
-  return std::string(fragment.nbytes, fragment.tensor_id[0]);
+  return std::string(fragment.nbytes, fragment.tensor_id.str()[0]);
 }
 
 TEST(ReplicaCheckTest, EqualBytesPassPackedOrNot) {

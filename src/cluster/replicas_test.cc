@@ -43,7 +43,7 @@ manifest::PlacementPtr Replicated(const model::WeightIdentity& identity, int64_t
   inventory.topology = split->topology;
   inventory.tensors = split->tensors;
   for (manifest::TensorDescriptor& tensor : inventory.tensors) {
-    if (!tensor.tensor_id.starts_with("kv")) continue;
+    if (!tensor.tensor_id.str().starts_with("kv")) continue;
     tensor.parallel_axes.clear();
     tensor.shard_dims.clear();
     manifest::OwnedTiling heads(2);
@@ -69,7 +69,7 @@ manifest::PlacementPtr Replicated(const model::WeightIdentity& identity, int64_t
         manifest::TensorExtension{.ownership = {heads}});
   }
   for (const manifest::PlacementFragment& fragment : split->fragments) {
-    if (!fragment.tensor_id.starts_with("kv")) inventory.fragments.push_back(fragment);
+    if (!fragment.tensor_id.str().starts_with("kv")) inventory.fragments.push_back(fragment);
   }
   auto placement = manifest::PlacementFromFragments(std::move(inventory));
   if (!placement.ok()) ADD_FAILURE() << placement.status().ToString();
