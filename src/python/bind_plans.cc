@@ -348,6 +348,11 @@ nb::list RouteTuples(const reshard::LogicalPlan& plan) {
   return routes;
 }
 
+nb::tuple LimitsTuple(const reshard::PlanningLimits& limits) {
+  return nb::make_tuple(limits.max_transfer_regions, limits.max_segments_per_region,
+                        limits.max_total_lowered_segments);
+}
+
 nb::tuple TotalsTuple(const reshard::PlanTotals& totals) {
   return nb::make_tuple(totals.regions, totals.runs, totals.bytes);
 }
@@ -431,12 +436,7 @@ void BindLogicalPlan(nb::module_& m) {
              const std::string saved = ValueOrThrow(reshard::SavePlan(*self.value));
              return nb::bytes(saved.data(), saved.size());
            })
-      .def("limits",
-           [](Self self) {
-             const reshard::PlanningLimits& limits = self.value->limits();
-             return nb::make_tuple(limits.max_transfer_regions, limits.max_segments_per_region,
-                                   limits.max_total_lowered_segments);
-           })
+      .def("limits", [](Self self) { return LimitsTuple(self.value->limits()); })
       .def_prop_ro("balance_digest",
                    [](Self self) -> nb::object {
                      const std::string& digest = self.value->balance_digest();
