@@ -12,6 +12,7 @@
 #include "base/digest.h"
 #include "base/log.h"
 #include "env/file.h"
+#include "oplog/wal_check.h"
 
 namespace mooncake::oplog {
 namespace {
@@ -101,6 +102,7 @@ Status SqliteLog::CheckIsThere() const {
 
 Status SqliteLog::OpenFile() {
   if (!options_.create) MC_RETURN_IF_ERROR(CheckIsThere());
+  if (!options_.read_only) MC_RETURN_IF_ERROR(CheckWriteAhead());
   const auto mode =
       options_.read_only ? SqliteDatabase::Mode::kReadOnly : SqliteDatabase::Mode::kReadWrite;
   MC_ASSIGN_OR_RETURN(database_,
@@ -115,6 +117,15 @@ Status SqliteLog::OpenFile() {
   if (options_.read_only) return OkStatus();
   MC_ASSIGN_OR_RETURN(insert_, database_->Prepare("INSERT INTO log VALUES (?1, ?2, ?3, ?4, ?5)"));
   return env::SyncFolder(env::FolderOf(path_));
+}
+
+// While nobody writes: a reader beside its Master may meet it half overwritten.
+Status SqliteLog::CheckWriteAhead() const {
+  const std::string path = path_ + "-wal";
+  const Result<std::string> file = env::ReadFile(path);
+  if (file.ok()) return CheckWriteAheadFile(*file).WithContext(path);
+  if (file.status().code() == Code::kNotFound) return OkStatus();
+  return file.status();
 }
 
 Status SqliteLog::SetDurability() {

@@ -74,6 +74,7 @@ class SqliteLog final : public LogStore {
   Result<bool> CheckOwner();
   Status SetDurability();
   Status WriteAnew();
+  Status CheckWriteAhead() const;
   Status CreateSchema();
   Status CheckSchemaVersion();
   Status Verify();
