@@ -55,8 +55,9 @@ struct Row {
   double bytes_per_fragment = 0;  // what both placements hold
   size_t regions = 0;
   double index_ms = 0;
-  double plan_ms = 0;   // all target ranks, from the index
-  double local_ms = 0;  // one target rank, from the index
+  double plan_ms = 0;      // all target ranks, from the index
+  double balanced_ms = 0;  // the same, reads spread over equal replicas
+  double local_ms = 0;     // one target rank, from the index
   double bytes_per_region = 0;
   bool has_loads = false;
   size_t load_regions = 0;
@@ -149,13 +150,16 @@ Contracts MakeContracts(const Case& c, Row* row) {
 void MakePlans(const Case& c, const Contracts& contracts, Row* row) {
   const PlanningLimits limits = PlanningLimits::Unexpanded();
   const manifest::PlacementPtr& target = contracts.target;
-  std::vector<double> index_ms, plan_ms;
+  const Balance balance;
+  std::vector<double> index_ms, plan_ms, balanced_ms;
   std::vector<std::vector<double>> local_ms(target->parts.size());
   for (int run = 0; run < c.runs; ++run) {
     SourceIndexPtr index;
     index_ms.push_back(MillisecondsOf([&] { index = IndexPlacement(contracts.source); }));
     LogicalPlanPtr plan;
     plan_ms.push_back(MillisecondsOf([&] { plan = PlanFromIndex(index, target, limits).value(); }));
+    balanced_ms.push_back(
+        MillisecondsOf([&] { MC_CHECK(PlanFromIndex(index, target, limits, &balance).ok()); }));
     row->regions = plan->operations().size();
     row->bytes_per_region = static_cast<double>(plan->memory_bytes()) /
                             static_cast<double>(std::max<size_t>(row->regions, 1));
@@ -169,6 +173,7 @@ void MakePlans(const Case& c, const Contracts& contracts, Row* row) {
   }
   row->index_ms = Median(index_ms);
   row->plan_ms = Median(plan_ms);
+  row->balanced_ms = Median(balanced_ms);
   for (const std::vector<double>& runs : local_ms) {
     if (!runs.empty()) row->local_ms = std::max(row->local_ms, Median(runs));
   }
@@ -272,11 +277,12 @@ void PrintContracts(const std::vector<Row>& rows) {
 }
 
 void PrintPlans(const std::vector<Row>& rows) {
-  std::printf("\n%-24s %9s %9s %9s %10s %8s  %s\n", "plans", "regions", "index ms", "all ms",
-              "one rank", "B/region", "target");
+  std::printf("\n%-24s %9s %9s %9s %9s %10s %8s  %s\n", "plans", "regions", "index ms", "all ms",
+              "balanced", "one rank", "B/region", "target");
   for (const Row& row : rows) {
-    std::printf("%-24s %9zu %9.2f %9.2f %10.2f %8.1f  %s\n", row.name.c_str(), row.regions,
-                row.index_ms, row.plan_ms, row.local_ms, row.bytes_per_region, row.target.c_str());
+    std::printf("%-24s %9zu %9.2f %9.2f %9.2f %10.2f %8.1f  %s\n", row.name.c_str(), row.regions,
+                row.index_ms, row.plan_ms, row.balanced_ms, row.local_ms, row.bytes_per_region,
+                row.target.c_str());
   }
 }
 
@@ -292,8 +298,9 @@ bool WriteJson(const std::string& path, const std::vector<Row>& rows) {
         << ", \"regions\": " << r.regions << ", \"index_ms\": " << r.index_ms
         << ", \"load_regions\": " << r.load_regions << ", \"copies_apart\": " << r.copies_apart
         << ", \"copies_flat\": " << r.copies_flat << ", \"plan_ms\": " << r.plan_ms
-        << ", \"one_rank_ms\": " << r.local_ms << ", \"bytes_per_region\": " << r.bytes_per_region
-        << ", \"target\": \"" << r.target << "\"}";
+        << ", \"balanced_ms\": " << r.balanced_ms << ", \"one_rank_ms\": " << r.local_ms
+        << ", \"bytes_per_region\": " << r.bytes_per_region << ", \"target\": \"" << r.target
+        << "\"}";
   }
   out << "\n]}\n";
   return static_cast<bool>(out.flush());
