@@ -21,6 +21,12 @@ std::string TemporaryPathBeside(const std::string& path) {
   return FolderOf(path) + "/" + std::string(kTemporaryPrefix) + unique;
 }
 
+// Of a folder's path, which may end in slashes.
+std::string ParentOf(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return FolderOf(path);
+}
+
 }  // namespace
 
 std::string FolderOf(const std::string& path) {
@@ -71,15 +77,18 @@ Status MakeFolders(const std::string& path) {
   Disk& disk = Disk::Current();
   const Result<bool> is_folder = disk.IsFolder(path);
   if (is_folder.ok()) {
-    if (*is_folder) return OkStatus();
+    // Whoever made it may have died, or failed, before its name was durable.
+    if (*is_folder) {
+      const Status synced = disk.SyncFolder(ParentOf(path));
+      // A parent that this user may not open was made by somebody else, long ago.
+      return synced.code() == Code::kInvalidArgument ? OkStatus() : synced;
+    }
     return InvalidArgument("cannot create the folder " + path + ": exists and is not a folder");
   }
   if (is_folder.status().code() != Code::kNotFound) return is_folder.status();
-  std::string trimmed = path;
-  while (trimmed.size() > 1 && trimmed.back() == '/') trimmed.pop_back();
-  const std::string parent = FolderOf(trimmed);
+  const std::string parent = ParentOf(path);
   MC_RETURN_IF_ERROR(MakeFolders(parent));
-  MC_RETURN_IF_ERROR(disk.MakeFolder(trimmed));
+  MC_RETURN_IF_ERROR(disk.MakeFolder(path));
   return disk.SyncFolder(parent);
 }
 

@@ -44,7 +44,8 @@ Status RemoveFolderTree(const std::string& path);
 // Names (not paths) of everything in the folder but "." and "..", sorted by bytes.
 Result<std::vector<std::string>> ListFolder(const std::string& path);
 
-// Creates the folder and its missing parents (mode 0700), each made durable in its parent.
+// Creates the folder and its missing parents (mode 0700), each made durable in its parent; so is
+// the name of one that is there already.
 Status MakeFolders(const std::string& path);
 
 // fsync of the folder: makes creations, renames and removals in it durable.

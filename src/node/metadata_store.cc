@@ -207,11 +207,11 @@ Status MetadataStore::Drop(uint64_t import_id) {
   const std::shared_ptr<Import> import = Find(import_id);
   if (import == nullptr) return OkStatus();
   std::lock_guard writing(import->writing);
-  if (import->folder_made) {
-    MC_RETURN_IF_ERROR(env::RemoveFolderTree(FolderOfImport(import_id)));
-    import->folder_made = false;
-    MC_RETURN_IF_ERROR(env::SyncFolder(folder_));
-  }
+  // Also where making it, or removing it before, failed half-way: a folder that comes back after a
+  // power loss would be held again.
+  MC_RETURN_IF_ERROR(env::RemoveFolderTree(FolderOfImport(import_id)));
+  MC_RETURN_IF_ERROR(env::SyncFolder(folder_));
+  import->folder_made = false;
   {
     std::lock_guard state(import->state);
     import->dropped = true;

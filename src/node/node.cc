@@ -106,6 +106,10 @@ Status Node::JoinCluster(const std::string& cluster_id) {
 
 Status Node::Admit(const model::Grant& grant) {
   std::lock_guard lock(mutex_);
+  // What lies in a folder that says no cluster cannot be told from a foreign one's.
+  if (cluster_id_.empty()) {
+    return Unavailable("node " + node_id() + " has not yet written down which cluster it is of");
+  }
   ImportState& import = imports_[grant.import_id.value];
   if (import.tenant_id.empty()) import.tenant_id = grant.tenant_id;
   if (import.tenant_id == grant.tenant_id) return OkStatus();

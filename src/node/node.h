@@ -7,6 +7,7 @@
 //
 // Invariants:
 //   - nothing is opened, read or written without a grant made for this instance (grant_check.h);
+//   - nothing is taken in before the folder durably says whose cluster's it is;
 //   - an import belongs to one tenant: grants of another are refused;
 //   - once an import is sealed, no arena of it is opened to write and no object is added;
 //   - before that, no arena of it is opened to read.

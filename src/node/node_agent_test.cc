@@ -109,6 +109,7 @@ class NodeAgentTest : public testing::Test {
 };
 
 TEST_F(NodeAgentTest, RegistersAndReportsWhatTheNodeHolds) {
+  ASSERT_TRUE(node_->JoinCluster("c1").ok());
   ASSERT_TRUE(node_->OpenArena(WriteGrant(5, 50, v1::ACCESS_WRITE)).ok());
   ASSERT_TRUE(
       node_->WriteMetadata(WriteGrant(6, 0, v1::ACCESS_METADATA_WRITE), "manifest", "m").ok());
@@ -128,6 +129,7 @@ TEST_F(NodeAgentTest, RegistersAndReportsWhatTheNodeHolds) {
 }
 
 TEST_F(NodeAgentTest, DropsWhatTheMasterNamesAndReportsItGone) {
+  ASSERT_TRUE(node_->JoinCluster("c1").ok());
   ASSERT_TRUE(node_->OpenArena(WriteGrant(5, 50, v1::ACCESS_WRITE)).ok());
   ASSERT_TRUE(node_->OpenArena(WriteGrant(5, 51, v1::ACCESS_WRITE)).ok());
   ASSERT_TRUE(
@@ -175,23 +177,24 @@ TEST_F(NodeAgentTest, WaitsForAMasterThatIsNotThereYet) {
 }
 
 TEST_F(NodeAgentTest, SaysWhoseItsFolderIsAndWhatItHolds) {
-  ASSERT_TRUE(
-      node_->WriteMetadata(WriteGrant(6, 0, v1::ACCESS_METADATA_WRITE), "manifest", "m").ok());
   {
     NodeAgent agent(*node_, master_, {});
     ASSERT_TRUE(agent.WaitRegistered(Soon()).ok());
     EXPECT_EQ(master_->registered.cluster_id(), "");
-    ASSERT_EQ(master_->registered.held_import_ids_size(), 1);
-    EXPECT_EQ(master_->registered.held_import_ids(0), 6u);
     EXPECT_EQ(node_->cluster_id(), "c1");
   }
+  ASSERT_TRUE(
+      node_->WriteMetadata(WriteGrant(6, 0, v1::ACCESS_METADATA_WRITE), "manifest", "m").ok());
   NodeAgent agent(*node_, master_, {});
   ASSERT_TRUE(agent.WaitRegistered(Soon()).ok());
   EXPECT_EQ(master_->registered.cluster_id(), "c1");
+  ASSERT_EQ(master_->registered.held_import_ids_size(), 1);
+  EXPECT_EQ(master_->registered.held_import_ids(0), 6u);
 }
 
 // A refused node keeps what it has, says why at once, and is there when the right Master is.
 TEST_F(NodeAgentTest, ARefusalIsToldAtOnceAndNothingIsDropped) {
+  ASSERT_TRUE(node_->JoinCluster("c1").ok());
   ASSERT_TRUE(node_->OpenArena(WriteGrant(5, 50, v1::ACCESS_WRITE)).ok());
   master_->refusal = InvalidArgument("another cluster's");
   master_->unwanted_imports = {5};
@@ -199,7 +202,7 @@ TEST_F(NodeAgentTest, ARefusalIsToldAtOnceAndNothingIsDropped) {
   const Status refused = agent.WaitRegistered(env::Deadline::Infinite());
   EXPECT_EQ(refused, InvalidArgument("another cluster's"));
   EXPECT_EQ(node_->used_bytes(), 4096u);
-  EXPECT_EQ(node_->cluster_id(), "");
+  EXPECT_EQ(node_->cluster_id(), "c1");
   {
     std::lock_guard lock(master_->mutex);
     master_->unwanted_imports.clear();

@@ -23,6 +23,7 @@ std::unique_ptr<Node> OpenIn(const std::string& folder, bool durable = false,
   auto node = Node::Open(
       {.folder = folder, .capacity_bytes = capacity, .node_id = "n1", .durable_arenas = durable});
   if (!node.ok()) ADD_FAILURE() << node.status().ToString();
+  EXPECT_TRUE((*node)->JoinCluster("cluster").ok());
   return *std::move(node);
 }
 
@@ -345,6 +346,20 @@ TEST(DroppedIdsTest, ForgetsTheOldestByRefusingAllBelowIt) {
   EXPECT_FALSE(ids.Contains(15));
   EXPECT_TRUE(ids.Contains(20));
   EXPECT_FALSE(ids.Contains(41));
+}
+
+// A crash before the folder says whose it is would leave data that no Master takes in.
+TEST(NodeTest, NothingIsTakenInBeforeAClusterIsJoined) {
+  const env::TestFolder folder;
+  const auto node = Node::Open({.folder = folder.path(), .capacity_bytes = kMiB});
+  ASSERT_TRUE(node.ok());
+  const v1::Grant grant = MakeGrant(**node, {.access = v1::ACCESS_METADATA_WRITE});
+  const Status refused = (*node)->WriteMetadata(grant, "manifest", "m");
+  EXPECT_EQ(refused.code(), Code::kUnavailable);
+  EXPECT_THAT(refused.message(), HasSubstr("has not yet written down which cluster"));
+  EXPECT_TRUE((*node)->Report().empty());
+  ASSERT_TRUE((*node)->JoinCluster("c1").ok());
+  EXPECT_TRUE((*node)->WriteMetadata(grant, "manifest", "m").ok());
 }
 
 }  // namespace

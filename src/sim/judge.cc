@@ -6,6 +6,7 @@
 
 #include "codec/values.h"
 #include "model/states.h"
+#include "mooncake/v1/log.pb.h"
 #include "node/node.h"
 #include "rpc/status_proto.h"
 
@@ -142,8 +143,17 @@ void Judge::EndLease(uint64_t lease_id) {
 }
 
 void Judge::OnLogRecord(std::string_view payload) {
-  Check(Rule::kNoTensorsInMetadata, payload.find(kTensorMark) == std::string_view::npos,
-        fmt::format("a log record of {} bytes has a tensor's name", payload.size()));
+  v1::LogBatch batch = Parse<v1::LogBatch>(std::string(payload));
+  for (v1::LogEvent& event : *batch.mutable_events()) {
+    // Why an import was given up is told to people, in the words of the client that found out; the
+    // answer to it has them, too.
+    v1::RevisionEvent revision;
+    const bool aborted = event.kind() == v1::EVENT_KIND_REVISION &&
+                         revision.ParseFromString(event.body()) && revision.has_aborted();
+    if (aborted || event.kind() == v1::EVENT_KIND_COMMAND_OUTCOME) continue;
+    Check(Rule::kNoTensorsInMetadata, event.body().find(kTensorMark) == std::string::npos,
+          fmt::format("a log event of kind {} has a tensor's name", event.kind()));
+  }
 }
 
 void Judge::OnMasterAnswer(const std::string& request, const std::string& answer) {
@@ -260,8 +270,9 @@ void Judge::SeeOutcome(const v1::CommandId& command, const std::string& method,
 
 void Judge::SeeOpened(const v1::OpenRevisionRequest& request, const v1::OpenRevisionReply& reply) {
   if (reply.status().code() != 0) return;
-  SeeMetadata(reply.metadata());
   LeaseFacts& lease = leases_[reply.lease_id()];
+  // A repeated command gets its first answer, whatever has become of the revision since.
+  if (lease.identity.empty()) SeeMetadata(reply.metadata());
   const std::string identity = TextOf(codec::FromProto(request.identity()));
   if (lease.identity.empty()) {
     lease.identity = identity;

@@ -112,9 +112,9 @@ void PlantExtentFreedEarly(SimCluster& cluster) {
 
 // A restart begins without the newest records.
 void PlantForgottenTombstone(SimCluster& cluster) {
-  cluster.before_log = [] {
-    const auto database =
-        oplog::SqliteDatabase::Open(kLogPath, oplog::SqliteDatabase::Mode::kReadWrite, 0, kVfsName);
+  cluster.before_log = [&cluster] {
+    const auto database = oplog::SqliteDatabase::Open(
+        kLogPath, oplog::SqliteDatabase::Mode::kReadWrite, 0, cluster.vfs_name());
     if (!database.ok()) return;
     (void)(*database)->Execute(
         "DELETE FROM log WHERE sequence > (SELECT max(sequence) - 3 FROM log)");

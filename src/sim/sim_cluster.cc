@@ -14,11 +14,10 @@
 namespace mooncake::sim {
 namespace {
 
-Result<std::unique_ptr<oplog::LogStore>> OpenLog(bool read_only) {
-  MC_ASSIGN_OR_RETURN(std::unique_ptr<oplog::SqliteLog> log,
-                      oplog::SqliteLog::Open(
-                          kLogPath, {.read_only = read_only, .reserve_bytes = 0, .vfs = kVfsName}));
-  return std::unique_ptr<oplog::LogStore>(std::move(log));
+// Clusters of runs that did not end are never taken apart.
+std::string NewVfsName() {
+  static uint64_t count = 0;
+  return "simulated-" + std::to_string(++count);
 }
 
 }  // namespace
@@ -41,7 +40,8 @@ SimCluster::SimCluster(Simulation& simulation, ClusterOptions options)
       options_(options),
       network_(simulation),
       master_disk_(simulation, "the Master's disk"),
-      vfs_(kVfsName, master_disk_) {
+      vfs_name_(NewVfsName()),
+      vfs_(vfs_name_, master_disk_) {
   for (int i = 0; i < options_.nodes; ++i) {
     auto place = std::make_unique<NodePlace>();
     place->id = "n" + std::to_string(i);
@@ -57,6 +57,14 @@ void SimCluster::WaitForCrash(Process& process) {
   while (!process.crashed()) simulation_.Park(&process, env::World::kNever);
 }
 
+Result<std::unique_ptr<oplog::LogStore>> SimCluster::OpenLog(bool read_only) {
+  MC_ASSIGN_OR_RETURN(
+      std::unique_ptr<oplog::SqliteLog> log,
+      oplog::SqliteLog::Open(
+          kLogPath, {.read_only = read_only, .reserve_bytes = 0, .vfs = vfs_name_.c_str()}));
+  return std::unique_ptr<oplog::LogStore>(std::move(log));
+}
+
 Result<std::shared_ptr<SimCluster::MasterLife>> SimCluster::OpenMaster() {
   auto life = std::make_shared<MasterLife>();
   if (before_log) before_log();
@@ -69,12 +77,13 @@ Result<std::shared_ptr<SimCluster::MasterLife>> SimCluster::OpenMaster() {
   options.rebuild_retry_ms = 200;
   options.log_drop_records_max = 20;
   options.verify_replay_every = 1;
-  MC_ASSIGN_OR_RETURN(std::unique_ptr<master::Master> master,
-                      master::Master::Open(options, {*life->log,
-                                                     env::SystemClock::Instance(),
-                                                     env::SystemRandom::Instance(),
-                                                     {.snapshots = &life->snapshots,
-                                                      .open_log = [] { return OpenLog(true); }}}));
+  MC_ASSIGN_OR_RETURN(
+      std::unique_ptr<master::Master> master,
+      master::Master::Open(options, {*life->log,
+                                     env::SystemClock::Instance(),
+                                     env::SystemRandom::Instance(),
+                                     {.snapshots = &life->snapshots,
+                                      .open_log = [this] { return OpenLog(true); }}}));
   life->master = std::move(master);
   return life;
 }

@@ -30,9 +30,7 @@ struct ClusterOptions {
   uint64_t ttl_ms = 2'000;  // of clients' leases and imports
 };
 
-// Of the Master's log, as SQLite has it.
-inline constexpr const char* kVfsName = "simulated";
-inline constexpr const char* kLogPath = "/log.db";
+inline constexpr const char* kLogPath = "/log.db";  // on the Master's disk
 
 inline constexpr const char* kMasterHost = "master-host";
 inline constexpr const char* kStoreHost = "store-host";
@@ -45,6 +43,8 @@ class SimCluster {
   Simulation& simulation() { return simulation_; }
   Network& network() { return network_; }
   SimDisk& master_disk() { return master_disk_; }
+  // SQLite's name of that disk.
+  const char* vfs_name() const { return vfs_name_.c_str(); }
   SimDisk& node_disk(size_t index) { return *nodes_[index]->disk; }
   size_t node_count() const { return nodes_.size(); }
 
@@ -97,6 +97,7 @@ class SimCluster {
     return process == nullptr || process->tasks() == 0;
   }
   void RunMaster(const std::shared_ptr<Process>& process);
+  Result<std::unique_ptr<oplog::LogStore>> OpenLog(bool read_only);
   Result<std::shared_ptr<MasterLife>> OpenMaster();
   void RunNode(size_t index, const std::shared_ptr<Process>& process);
   // The running task waits until its process crashes.
@@ -106,6 +107,7 @@ class SimCluster {
   const ClusterOptions options_;
   Network network_;
   SimDisk master_disk_;
+  const std::string vfs_name_;
   const oplog::DeviceVfs vfs_;
   MasterPlace master_;
   std::vector<std::unique_ptr<NodePlace>> nodes_;

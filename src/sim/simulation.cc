@@ -126,9 +126,11 @@ void Simulation::Park(const void* key, int64_t until_ns) {
   if (process != nullptr && until_ns != kNever && key != nullptr) {
     until_ns -= process->clock_offset_ns_ + process->runaway_ns_;
   }
-  if (process != nullptr && !process->crashed_) AwaitPoint(*process);
-  // Of what a crashed process waits for, only its own tasks can still come.
-  const bool cut_off = process != nullptr && process->crashed_ && until_ns != kNever;
+  const bool was_alive = process != nullptr && !process->crashed_;
+  if (was_alive) AwaitPoint(*process);
+  // Of what a crashed process waits for, only its own tasks can still come. And who crashes here
+  // has missed what its crash told those who waited.
+  const bool cut_off = process != nullptr && process->crashed_ && (was_alive || until_ns != kNever);
   if (cut_off || (until_ns != kNever && until_ns <= now_ns_)) {
     task.key = nullptr;
     task.until_ns = kNever;
