@@ -246,6 +246,7 @@ TEST_P(NodeTest, ArenasAreMadeOnceWhoeverOpensThemFirst) {
   const auto node = OpenIn(folder_.path(), durable());
   {
     std::vector<std::jthread> threads;
+    threads.reserve(8);
     for (int i = 0; i < 8; ++i) {
       threads.emplace_back([&, i] {
         const auto fd = node->OpenArena(WriteArena(*node, 1, 11, kMiB));

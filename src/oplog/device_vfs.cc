@@ -286,7 +286,7 @@ struct DeviceVfs::Parts {
   static int FullPathname(sqlite3_vfs*, const char* path, int bytes_max, char* full) {
     const size_t bytes = std::strlen(path) + 1;
     if (bytes > static_cast<size_t>(bytes_max)) return SQLITE_CANTOPEN;
-    std::memcpy(full, path, bytes);
+    std::copy_n(path, bytes, full);
     return SQLITE_OK;
   }
 
