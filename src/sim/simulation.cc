@@ -12,6 +12,8 @@ namespace {
 constexpr int64_t kTurnNs = kMicrosecond;
 // Each look at its clock takes a crashed process further than anything waits for.
 constexpr int64_t kRunawayNs = 3'600 * kSecond;
+// As far as its clock can run.
+constexpr int64_t kRunawayNsMax = 4'000'000'000 * kSecond;
 constexpr int64_t kPauseNsMax = 20 * kSecond;
 
 }  // namespace
@@ -36,7 +38,7 @@ Simulation::~Simulation() { MC_CHECK(tasks_.empty()); }
 int64_t Simulation::MonotonicNs() {
   Process* process = current();
   if (process == nullptr) return now_ns_;
-  if (process->crashed_) process->runaway_ns_ += kRunawayNs;
+  if (process->crashed_ && process->runaway_ns_ < kRunawayNsMax) process->runaway_ns_ += kRunawayNs;
   return now_ns_ + process->clock_offset_ns_ + process->runaway_ns_;
 }
 
