@@ -43,9 +43,6 @@ void Live(TestWorld& world) {
   abort.set_reason("for the golden files");
   abort.set_code(static_cast<uint32_t>(Code::kConflict));
   ASSERT_EQ(world.api().AbortImport(two.Numbered(abort)).status().code(), 0u);
-  const auto later = BookClient::Plan(BookClient::Identity(4), 1, 2, 700);
-  ASSERT_TRUE(world.Publish(two, later).ok());
-  ASSERT_EQ(world.Remove(two, later.identity()).status().code(), 0u);  // not settled
   world.node("n1").Restart();
   world.node("n2").Restart();
   world.Report();
@@ -54,6 +51,9 @@ void Live(TestWorld& world) {
   const auto open = BookClient::Plan(BookClient::Identity(5), 2, 1, 3'000);
   const auto begun = world.api().BeginImport(one.Numbered(open));
   ASSERT_TRUE(world.WritePayloads(one, open, begun.import_id()).ok());
+  const auto later = BookClient::Plan(BookClient::Identity(4), 1, 5, 700);
+  ASSERT_TRUE(world.Publish(two, later).ok());
+  ASSERT_EQ(world.Remove(two, later.identity()).status().code(), 0u);  // not settled: last
 }
 
 // The record of what the files gave when they were written.

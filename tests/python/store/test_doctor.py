@@ -14,7 +14,7 @@ from models import LAYOUTS, publish, transformer
 from mooncake.reshard.weight import WeightIdentity, WeightStore
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "formats" / "v1"
-GOLDEN_SEQUENCE = 33  # of its snapshot; state.txt beside it says so
+GOLDEN_SEQUENCE = int((GOLDEN / "master" / "state.txt").read_text().split()[1])
 
 
 def doctor(folder, *options, status):
@@ -111,6 +111,20 @@ def test_a_folder_in_use_is_checked_as_far_as_that_goes(store):
         text = doctor(store, status=0)
     assert f"in use by process {os.getpid()}" in text
     assert "sequences 1 to" in text and "arenas have the sizes" not in text
+
+
+def test_the_folder_of_a_killed_process_is_healthy(published, tmp_path):
+    code = """
+import os, sys
+from mooncake.reshard.weight import WeightIdentity, WeightStore
+store = WeightStore(sys.argv[1], capacity_bytes=512 << 20)
+store.weight_remove(WeightIdentity("tests", "model", "doctor", 1))
+os._exit(0)  # closes nothing
+"""
+    folder = shutil.copytree(published, tmp_path / "store")
+    subprocess.run([sys.executable, "-c", code, f"file://{folder}"], check=True, timeout=120)
+    text = doctor(folder, status=0)
+    assert "are in its write-ahead file" in text and "no process has it open" in text
 
 
 def test_what_is_no_store_is_misuse(tmp_path):
