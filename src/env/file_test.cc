@@ -186,7 +186,10 @@ TEST(FolderLockTest, SecondOwnerIsToldWhoHoldsIt) {
     EXPECT_EQ(second.status().code(), Code::kUnavailable);
     EXPECT_EQ(second.status().message(), "the folder " + folder.path() + " is in use by process " +
                                              std::to_string(::getpid()));
+    EXPECT_EQ(FolderLock::HolderOf(folder.path()).value(), std::to_string(::getpid()));
   }
+  EXPECT_EQ(FolderLock::HolderOf(folder.path()).value(), std::nullopt);
+  EXPECT_EQ(FolderLock::HolderOf(folder / "none").value(), std::nullopt);
   auto again = FolderLock::Acquire(folder.path());
   EXPECT_TRUE(again.ok());
   FolderLock moved = *std::move(again);

@@ -50,6 +50,20 @@ Result<FolderLock> FolderLock::Acquire(const std::string& folder) {
   return FolderLock(std::move(fd), ::getpid());
 }
 
+Result<std::optional<std::string>> FolderLock::HolderOf(const std::string& folder) {
+  const std::string path = folder + "/LOCK";
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd.valid() && errno == ENOENT) return std::optional<std::string>();
+  if (!fd.valid()) return ErrnoStatus(errno, "open the lock file " + path);
+  int failed = 0;
+  while ((failed = ::flock(fd.get(), LOCK_SH | LOCK_NB)) != 0 && errno == EINTR) {
+  }
+  if (failed == 0) return std::optional<std::string>();
+  if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "look at the lock of " + path);
+  const std::string pid = HolderPid(fd.get());
+  return std::optional<std::string>(pid.empty() ? "(id not yet written)" : pid);
+}
+
 FolderLock& FolderLock::operator=(FolderLock&& other) noexcept {
   if (this != &other) {
     Release();

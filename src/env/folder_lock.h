@@ -5,6 +5,7 @@
 // exec shares it: it lives until both are gone, unless the owner releases it first.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -17,6 +18,10 @@ class FolderLock {
   // The folder must exist. UNAVAILABLE, naming the folder and the holder's process id, when it is
   // taken.
   static Result<FolderLock> Acquire(const std::string& folder);
+
+  // The process id (as text) of who holds it; absent: nobody does. Writes nothing; it asks by
+  // taking the lock for a moment, in which an owner that starts is refused.
+  static Result<std::optional<std::string>> HolderOf(const std::string& folder);
 
   FolderLock(FolderLock&&) = default;
   FolderLock& operator=(FolderLock&& other) noexcept;

@@ -53,7 +53,8 @@ class SqliteDatabase {
  public:
   enum class Mode { kReadWrite, kReadOnly };
 
-  // kReadWrite creates the file; kReadOnly never changes the folder's content.
+  // kReadWrite creates the file; kReadOnly changes nothing in its folder but
+  // SQLite's index of a write-ahead file (-shm).
   // `vfs`: SQLite's name of the file system; null: its default.
   static Result<std::unique_ptr<SqliteDatabase>> Open(const std::string& path, Mode mode,
                                                       int busy_timeout_ms,

@@ -27,8 +27,9 @@ namespace mooncake::oplog {
 inline constexpr int kLogSchemaVersion = 1;
 
 struct SqliteLogOptions {
-  // Nothing is written, not even beside the file; Append, DropBefore and WriteMeta are
-  // INVALID_ARGUMENT. The log may be in use by its Master.
+  // Nothing is written, but for SQLite's index of a write-ahead file that is there (-shm), which
+  // holds no data; Append, DropBefore and WriteMeta are INVALID_ARGUMENT. The log may be in use by
+  // its Master.
   bool read_only = false;
   // false: a file that is missing, empty or without tables is NOT_FOUND, and nothing is written.
   bool create = true;

@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "client/digests.h"
 #include "client/store_client.h"
+#include "cluster/doctor.h"
 #include "cluster/open_store.h"
 #include "master/log_text.h"
 #include "python/bindings.h"
@@ -387,6 +388,20 @@ void BindTools(nb::module_& m) {
         return rows;
       },
       nb::arg("path"));
+  // (kind, [(severity, what, where, advice)])
+  m.def(
+      "examine_folder",
+      [](const std::string& folder) {
+        const cluster::FolderReport report =
+            Take(WithoutGil([&] { return cluster::ExamineFolder(folder); }));
+        nb::list findings;
+        for (const cluster::Finding& finding : report.findings) {
+          findings.append(nb::make_tuple(std::string(cluster::Name(finding.severity)), finding.what,
+                                         finding.where, finding.advice));
+        }
+        return nb::make_tuple(report.kind, findings);
+      },
+      nb::arg("folder"));
   // ([(payload, bytes, block digests in hex)], [(fragment id, bytes, fingerprint in hex)])
   m.def(
       "read_digests",
