@@ -325,6 +325,10 @@ TEST(Master, ALogThatCannotBeWrittenIsSaidSo) {
   EXPECT_EQ(refused.code(), Code::kExhausted);
   EXPECT_THAT(refused.message(), HasSubstr("its log cannot be written: append of sequence"));
   EXPECT_THAT(refused.message(), HasSubstr("the disk is full"));
+  // Of a command nobody knows whether an earlier copy of it went through.
+  const Status unclear = rpc::StatusFromProto(world.Open(client, plan.identity()).status());
+  EXPECT_EQ(unclear.code(), Code::kDurabilityFailed);
+  EXPECT_THAT(unclear.message(), HasSubstr("the disk is full"));
   world.Pass(2'000);
   EXPECT_EQ(world.AvailabilityOf(plan.identity()), v1::AVAILABILITY_READY);
 }

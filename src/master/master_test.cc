@@ -124,6 +124,23 @@ TEST(Master, AnAbandonedImportVanishesWithItsSpace) {
   EXPECT_TRUE(world.Publish(client, plan).ok());
 }
 
+// Nobody is told that a lease is over before the log has it: a failed append brings it back.
+TEST(Master, ALeaseIsToldOverOnlyOnceTheLogHasIt) {
+  TestWorld world;
+  BookClient client(world.api(), 1);
+  const auto plan = BookClient::Plan(BookClient::Identity(1), 1, 1, 100);
+  ASSERT_TRUE(world.Publish(client, plan).ok());
+  v1::RenewLeasesRequest renew;
+  renew.add_lease_ids(world.Open(client, plan.identity(), 2'000).lease_id());
+  world.clock().AdvanceMs(2'500);
+  world.log().FailAppends(oplog::MemoryLog::AppendFault::kLost);
+  EXPECT_EQ(CodeOf(world.api().RenewLeases(renew).status()), Code::kUnavailable);
+  // It is back, with a full TTL.
+  const v1::RenewLeasesReply renewed = world.api().RenewLeases(renew);
+  EXPECT_EQ(CodeOf(renewed.status()), Code::kOk);
+  EXPECT_EQ(CodeOf(renewed.leases(0)), Code::kOk);
+}
+
 TEST(Master, AFullStoreRefusesAndIsUnchanged) {
   TestWorld world;
   BookClient client(world.api(), 1);

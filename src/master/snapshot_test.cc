@@ -5,6 +5,7 @@
 #include <google/protobuf/stubs/logging.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
 
 #include "master/recovery.h"
@@ -152,6 +153,23 @@ TEST(Snapshot, OneThatCannotBeWrittenLosesNothing) {
   world.Settle();
   EXPECT_EQ(world.log().FirstSequence().value(), 1u);
   EXPECT_TRUE(world.master().TakeSnapshot().ok());
+}
+
+// One is due all the time and none can be made: the end must not wait for it.
+TEST(Snapshot, OneThatIsNeverMadeKeepsNobodyFromStopping) {
+  oplog::MemorySnapshots snapshots;
+  std::atomic<int> tried{0};
+  Snapshotter snapshotter({.snapshots = &snapshots,
+                           .open_log = [&]() -> Result<std::unique_ptr<oplog::LogStore>> {
+                             ++tried;
+                             tried.notify_all();
+                             return Unavailable("for the test");
+                           }},
+                          {.records = 1}, "cluster");
+  snapshotter.Start(5);
+  tried.wait(0);
+  snapshotter.Stop();
+  EXPECT_GE(tried, 1);
 }
 
 TEST(Snapshot, ALogThatDoesNotContinueItIsRefused) {
