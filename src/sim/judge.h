@@ -134,7 +134,6 @@ class Judge {
   std::map<uint64_t, LeaseFacts> leases_;
   std::map<std::pair<std::string, uint64_t>, std::string> outcomes_;  // of commands
   std::map<std::pair<std::string, uint64_t>, int64_t> arrived_ns_;    // of commands, the first time
-  std::map<uint64_t, int64_t> renewal_ns_;                            // arrival, by lease id
 };
 
 }  // namespace mooncake::sim

@@ -15,7 +15,8 @@ __all__ = ["add_commands"]
 
 _PROBLEMS = ("warning", "error")
 _DESCRIPTION = """\
-Checks a store's folder, offline and read-only: a Master's (log and snapshots), a node's (ids,
+Checks a store's folder offline and changes nothing that counts (SQLite may renew its index,
+log.db-shm): a Master's (log and snapshots), a node's (ids,
 METADATA files), or an embedded store's (both, and whether they agree). A folder in use is checked
 as far as that can be done beside the process that has it. Nothing is repaired.
 
