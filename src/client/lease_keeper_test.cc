@@ -6,12 +6,13 @@
 #include <map>
 
 #include "rpc/status_proto.h"
+#include "rpc/test_master.h"
 
 namespace mooncake::client {
 namespace {
 
 // Counts renewals and answers as told.
-class CountingMaster final : public rpc::MasterApi {
+class CountingMaster final : public rpc::EmptyMaster {
  public:
   v1::RenewLeasesReply RenewLeases(const v1::RenewLeasesRequest& request) override {
     std::lock_guard lock(mutex);
@@ -44,20 +45,6 @@ class CountingMaster final : public rpc::MasterApi {
     return changed.wait_for(lock, std::chrono::seconds(10), predicate);
   }
 
-  v1::RegisterNodeReply RegisterNode(const v1::RegisterNodeRequest&) override { return {}; }
-  v1::ReportNodeReply ReportNode(const v1::ReportNodeRequest&) override { return {}; }
-  v1::BeginImportReply BeginImport(const v1::BeginImportRequest&) override { return {}; }
-  v1::GetImportReply GetImport(const v1::GetImportRequest&) override { return {}; }
-  v1::SubmitReceiptReply SubmitReceipt(const v1::SubmitReceiptRequest&) override { return {}; }
-  v1::CommitImportReply CommitImport(const v1::CommitImportRequest&) override { return {}; }
-  v1::AbortImportReply AbortImport(const v1::AbortImportRequest&) override { return {}; }
-  v1::GetWeightReply GetWeight(const v1::GetWeightRequest&) override { return {}; }
-  v1::ListWeightsReply ListWeights(const v1::ListWeightsRequest&) override { return {}; }
-  v1::OpenRevisionReply OpenRevision(const v1::OpenRevisionRequest&) override { return {}; }
-  v1::LocateObjectsReply LocateObjects(const v1::LocateObjectsRequest&) override { return {}; }
-  v1::ReleaseLeaseReply ReleaseLease(const v1::ReleaseLeaseRequest&) override { return {}; }
-  v1::RemoveWeightReply RemoveWeight(const v1::RemoveWeightRequest&) override { return {}; }
-  v1::GetClusterReply GetCluster(const v1::GetClusterRequest&) override { return {}; }
 
   std::mutex mutex;
   std::condition_variable changed;

@@ -83,7 +83,8 @@ void ToProto(const model::MetadataObject& object, v1::MetadataObject* proto) {
 }
 
 model::NodeAddress FromProto(const v1::NodeAddress& proto) {
-  return {proto.node_id(), proto.instance_id(), proto.host_id(), proto.socket_path()};
+  return {proto.node_id(), proto.instance_id(), proto.host_id(), proto.socket_path(),
+          proto.tcp_address()};
 }
 
 void ToProto(const model::NodeAddress& address, v1::NodeAddress* proto) {
@@ -91,6 +92,7 @@ void ToProto(const model::NodeAddress& address, v1::NodeAddress* proto) {
   proto->set_instance_id(address.instance_id);
   proto->set_host_id(address.host_id);
   proto->set_socket_path(address.socket_path);
+  proto->set_tcp_address(address.tcp_address);
 }
 
 model::Extent FromProto(const v1::Extent& proto) {
@@ -130,6 +132,30 @@ Result<model::Availability> AvailabilityFromProto(int number) {
     return BadNumber("availability", 1, model::kAvailabilityMax, number);
   }
   return static_cast<model::Availability>(number);
+}
+
+model::ExtentPermit FromProto(const v1::ExtentPermit& proto) {
+  model::ExtentPermit permit;
+  permit.instance_id = proto.instance_id();
+  permit.tenant_id = proto.tenant_id();
+  permit.slab_id = model::ArenaId(proto.slab_id());
+  permit.slab_bytes = proto.slab_bytes();
+  permit.offset = proto.offset();
+  permit.bytes = proto.bytes();
+  permit.object_id = model::ObjectId(proto.object_id());
+  return permit;
+}
+
+void ToProto(const model::ExtentPermit& permit, const Sha256Digest& mac, v1::ExtentPermit* proto) {
+  proto->Clear();
+  proto->set_instance_id(permit.instance_id);
+  proto->set_tenant_id(permit.tenant_id);
+  proto->set_slab_id(permit.slab_id.value);
+  proto->set_slab_bytes(permit.slab_bytes);
+  proto->set_offset(permit.offset);
+  proto->set_bytes(permit.bytes);
+  proto->set_object_id(permit.object_id.value);
+  proto->set_mac(mac.data(), mac.size());
 }
 
 Result<model::RevisionMetadata> FromProto(const v1::RevisionMetadata& proto) {

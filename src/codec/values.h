@@ -43,6 +43,10 @@ void ToProto(const model::Extent& extent, v1::Extent* proto);
 Result<model::Grant> FromProto(const v1::Grant& proto);
 void ToProto(const model::Grant& grant, const Sha256Digest& mac, v1::Grant* proto);
 
+// Likewise.
+model::ExtentPermit FromProto(const v1::ExtentPermit& proto);
+void ToProto(const model::ExtentPermit& permit, const Sha256Digest& mac, v1::ExtentPermit* proto);
+
 // Without physical_bytes and operation_id, which the model keeps elsewhere.
 Result<model::RevisionMetadata> FromProto(const v1::RevisionMetadata& proto);
 void ToProto(const model::RevisionMetadata& metadata, v1::RevisionMetadata* proto);

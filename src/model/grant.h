@@ -21,9 +21,10 @@ enum class Access : uint8_t {
   kWrite = 2,          // open (creating) an arena read-write, until it is sealed
   kMetadataRead = 3,   // read METADATA objects of the import
   kMetadataWrite = 4,  // write METADATA objects of the import, and seal it
+  kSlabRead = 5,       // read the extents of a slab (arena_id; no import)
 };
 std::string_view Name(Access access);
-// INVALID_ARGUMENT for a number that is none of the four.
+// INVALID_ARGUMENT for a number that is none of the five.
 Result<Access> AccessFromNumber(int64_t number);
 
 struct Grant {
@@ -44,12 +45,37 @@ struct Grant {
 //   import <decimal>
 //   arena <decimal>
 //   bytes <decimal>
-//   access <READ|WRITE|METADATA_READ|METADATA_WRITE>
+//   access <READ|WRITE|METADATA_READ|METADATA_WRITE|SLAB_READ>
 std::string CanonicalText(const Grant& grant);
 
 Sha256Digest GrantMac(std::string_view key, const Grant& grant);
 
 // Takes the same time whatever the first differing byte. A MAC of another length never matches.
 bool GrantMacMatches(std::string_view key, const Grant& grant, std::string_view mac);
+
+// Permission to fill one extent of a slab with one object's payload.
+struct ExtentPermit {
+  std::string instance_id;
+  std::string tenant_id;
+  ArenaId slab_id;
+  uint64_t slab_bytes = 0;  // size to create
+  uint64_t offset = 0;      // of the extent's header
+  uint64_t bytes = 0;       // of the payload
+  ObjectId object_id;
+
+  friend bool operator==(const ExtentPermit&, const ExtentPermit&) = default;
+};
+
+// As for grants:
+//   mooncake-extent 1
+//   instance <instance_id>
+//   tenant <tenant_id>
+//   slab <decimal> <bytes>
+//   extent <offset> <bytes>
+//   object <decimal>
+std::string CanonicalText(const ExtentPermit& permit);
+
+Sha256Digest PermitMac(std::string_view key, const ExtentPermit& permit);
+bool PermitMacMatches(std::string_view key, const ExtentPermit& permit, std::string_view mac);
 
 }  // namespace mooncake::model

@@ -19,6 +19,8 @@ namespace mooncake::model {
 // Ids that the Master gives: durable, counted from 1, never reused; 0 is "none".
 using ImportId = StrongId<struct ImportIdTag>;
 using ArenaId = StrongId<struct ArenaIdTag>;
+// Of ordinary objects: given in growing order by whichever Master serves.
+using ObjectId = StrongId<struct ObjectIdTag>;
 using LeaseId = StrongId<struct LeaseIdTag>;
 // The publisher's number of a revision within its lineage; 0 is a generation like any other.
 using WeightGeneration = StrongId<struct WeightGenerationTag>;

@@ -10,6 +10,7 @@ struct NodeAddress {
   std::string instance_id;  // of the process (embedded: of the folder)
   std::string host_id;      // equal means same host
   std::string socket_path;  // Unix socket; empty for an embedded node
+  std::string tcp_address;  // host:port for other hosts; empty: it serves none
 
   friend bool operator==(const NodeAddress&, const NodeAddress&) = default;
 };

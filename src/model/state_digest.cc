@@ -43,6 +43,8 @@ void StateDigest::Address(const NodeAddress& address) {
   Text(address.instance_id);
   Text(address.host_id);
   Text(address.socket_path);
+  // Only where there is one: states from before it have the digest that they had.
+  if (!address.tcp_address.empty()) Text(address.tcp_address);
 }
 
 }  // namespace mooncake::model

@@ -8,6 +8,7 @@
 #include "env/test_folder.h"
 #include "model/grant.h"
 #include "rpc/status_proto.h"
+#include "rpc/test_master.h"
 
 namespace mooncake::node {
 namespace {
@@ -17,7 +18,7 @@ using testing::HasSubstr;
 env::Deadline Soon() { return env::Deadline::AfterMs(10'000); }
 
 // The node half of a Master, as a script that the test writes.
-class ScriptedMaster final : public rpc::MasterApi {
+class ScriptedMaster final : public rpc::EmptyMaster {
  public:
   v1::RegisterNodeReply RegisterNode(const v1::RegisterNodeRequest& request) override {
     std::lock_guard lock(mutex);
@@ -52,20 +53,6 @@ class ScriptedMaster final : public rpc::MasterApi {
     return reply;
   }
 
-  v1::BeginImportReply BeginImport(const v1::BeginImportRequest&) override { return {}; }
-  v1::GetImportReply GetImport(const v1::GetImportRequest&) override { return {}; }
-  v1::KeepImportReply KeepImport(const v1::KeepImportRequest&) override { return {}; }
-  v1::SubmitReceiptReply SubmitReceipt(const v1::SubmitReceiptRequest&) override { return {}; }
-  v1::CommitImportReply CommitImport(const v1::CommitImportRequest&) override { return {}; }
-  v1::AbortImportReply AbortImport(const v1::AbortImportRequest&) override { return {}; }
-  v1::GetWeightReply GetWeight(const v1::GetWeightRequest&) override { return {}; }
-  v1::ListWeightsReply ListWeights(const v1::ListWeightsRequest&) override { return {}; }
-  v1::OpenRevisionReply OpenRevision(const v1::OpenRevisionRequest&) override { return {}; }
-  v1::LocateObjectsReply LocateObjects(const v1::LocateObjectsRequest&) override { return {}; }
-  v1::RenewLeasesReply RenewLeases(const v1::RenewLeasesRequest&) override { return {}; }
-  v1::ReleaseLeaseReply ReleaseLease(const v1::ReleaseLeaseRequest&) override { return {}; }
-  v1::RemoveWeightReply RemoveWeight(const v1::RemoveWeightRequest&) override { return {}; }
-  v1::GetClusterReply GetCluster(const v1::GetClusterRequest&) override { return {}; }
 
   std::mutex mutex;
   bool reachable = true;

@@ -9,6 +9,7 @@ Status ValidateAddress(const model::NodeAddress& address) {
   MC_RETURN_IF_ERROR(model::ValidateIdentityPart("node_id", address.node_id));
   MC_RETURN_IF_ERROR(model::ValidateIdentityPart("instance_id", address.instance_id));
   MC_RETURN_IF_ERROR(model::ValidateText("host_id", address.host_id, model::kIdentityPartBytesMax));
+  MC_RETURN_IF_ERROR(model::ValidateText("tcp_address", address.tcp_address, 4096));
   return model::ValidateText("socket_path", address.socket_path, 4096);
 }
 

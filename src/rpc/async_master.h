@@ -10,25 +10,6 @@
 #include "mooncake/v1/master.pb.h"
 #include "rpc/master_api.h"
 
-// Every RPC of the service, once: X(Name) with messages v1::NameRequest and v1::NameReply.
-#define MOONCAKE_MASTER_RPCS(X) \
-  X(RegisterNode)               \
-  X(ReportNode)                 \
-  X(BeginImport)                \
-  X(GetImport)                  \
-  X(KeepImport)                 \
-  X(SubmitReceipt)              \
-  X(CommitImport)               \
-  X(AbortImport)                \
-  X(GetWeight)                  \
-  X(ListWeights)                \
-  X(OpenRevision)               \
-  X(LocateObjects)              \
-  X(RenewLeases)                \
-  X(ReleaseLease)               \
-  X(RemoveWeight)               \
-  X(GetCluster)
-
 namespace mooncake::rpc {
 
 class AsyncMaster {

@@ -8,28 +8,45 @@
 
 #include "mooncake/v1/master.pb.h"
 
+// Every RPC of the service, once: X(Name) with messages v1::NameRequest and v1::NameReply.
+#define MOONCAKE_MASTER_RPCS(X) \
+  X(RegisterNode)               \
+  X(ReportNode)                 \
+  X(BeginImport)                \
+  X(GetImport)                  \
+  X(KeepImport)                 \
+  X(SubmitReceipt)              \
+  X(CommitImport)               \
+  X(AbortImport)                \
+  X(GetWeight)                  \
+  X(ListWeights)                \
+  X(OpenRevision)               \
+  X(LocateObjects)              \
+  X(RenewLeases)                \
+  X(ReleaseLease)               \
+  X(RemoveWeight)               \
+  X(GetCluster)                 \
+  X(PutStart)                   \
+  X(PutEnd)                     \
+  X(PutRevoke)                  \
+  X(KeepPuts)                   \
+  X(LookupObjects)              \
+  X(RemoveObjects)              \
+  X(RemoveAllObjects)           \
+  X(ListObjects)                \
+  X(ReportUnreadable)           \
+  X(SetTenant)                  \
+  X(ListTenants)
+
 namespace mooncake::rpc {
 
 class MasterApi {
  public:
   virtual ~MasterApi() = default;
 
-  virtual v1::RegisterNodeReply RegisterNode(const v1::RegisterNodeRequest& request) = 0;
-  virtual v1::ReportNodeReply ReportNode(const v1::ReportNodeRequest& request) = 0;
-  virtual v1::BeginImportReply BeginImport(const v1::BeginImportRequest& request) = 0;
-  virtual v1::GetImportReply GetImport(const v1::GetImportRequest& request) = 0;
-  virtual v1::KeepImportReply KeepImport(const v1::KeepImportRequest& request) = 0;
-  virtual v1::SubmitReceiptReply SubmitReceipt(const v1::SubmitReceiptRequest& request) = 0;
-  virtual v1::CommitImportReply CommitImport(const v1::CommitImportRequest& request) = 0;
-  virtual v1::AbortImportReply AbortImport(const v1::AbortImportRequest& request) = 0;
-  virtual v1::GetWeightReply GetWeight(const v1::GetWeightRequest& request) = 0;
-  virtual v1::ListWeightsReply ListWeights(const v1::ListWeightsRequest& request) = 0;
-  virtual v1::OpenRevisionReply OpenRevision(const v1::OpenRevisionRequest& request) = 0;
-  virtual v1::LocateObjectsReply LocateObjects(const v1::LocateObjectsRequest& request) = 0;
-  virtual v1::RenewLeasesReply RenewLeases(const v1::RenewLeasesRequest& request) = 0;
-  virtual v1::ReleaseLeaseReply ReleaseLease(const v1::ReleaseLeaseRequest& request) = 0;
-  virtual v1::RemoveWeightReply RemoveWeight(const v1::RemoveWeightRequest& request) = 0;
-  virtual v1::GetClusterReply GetCluster(const v1::GetClusterRequest& request) = 0;
+#define MOONCAKE_DECLARE(Name) virtual v1::Name##Reply Name(const v1::Name##Request& request) = 0;
+  MOONCAKE_MASTER_RPCS(MOONCAKE_DECLARE)
+#undef MOONCAKE_DECLARE
 };
 
 }  // namespace mooncake::rpc

@@ -9,10 +9,12 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "env/deadline.h"
 #include "env/unique_fd.h"
+#include "mooncake/v1/node.pb.h"
 #include "mooncake/v1/types.pb.h"
 
 namespace mooncake::rpc {
@@ -47,6 +49,16 @@ class NodeChannel {
   // No arena of the import is opened read-write afterwards; file-backed arenas are synced.
   // Idempotent.
   virtual Status SealImport(const v1::Grant& grant, const CallBounds& bounds) = 0;
+
+  // ---- ordinary objects (messages: node.proto) ----
+
+  // SLAB_READ grant: a read-only descriptor of the whole slab. UNSUPPORTED over TCP.
+  virtual Result<env::UniqueFd> OpenSlab(const v1::Grant& grant, const CallBounds& bounds) = 0;
+  // One Status per write. UNSUPPORTED (as the call's): `pull` from this process is not possible.
+  virtual Result<std::vector<Status>> WriteExtents(v1::WriteExtents request,
+                                                   const CallBounds& bounds) = 0;
+  // `results`, `content` and `checksums` of the reply.
+  virtual Result<v1::NodeReply> ReadExtents(v1::ReadExtents request, const CallBounds& bounds) = 0;
 };
 
 // Opens the channel to a node; the one thing a client needs from its surroundings besides
