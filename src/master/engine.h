@@ -71,6 +71,20 @@ class Engine {
   Status Run(const v1::RenewLeasesRequest& request, v1::RenewLeasesReply* reply, Batch& batch);
   Status Run(const v1::ReleaseLeaseRequest& request, v1::ReleaseLeaseReply* reply, Batch& batch);
   Status Run(const v1::RemoveWeightRequest& request, v1::RemoveWeightReply* reply, Batch& batch);
+  // engine_objects.cc
+  Status Run(const v1::PutStartRequest& request, v1::PutStartReply* reply, Batch& batch);
+  Status Run(const v1::PutEndRequest& request, v1::PutEndReply* reply, Batch& batch);
+  Status Run(const v1::PutRevokeRequest& request, v1::PutRevokeReply* reply, Batch& batch);
+  Status Run(const v1::KeepPutsRequest& request, v1::KeepPutsReply* reply, Batch& batch);
+  Status Run(const v1::LookupObjectsRequest& request, v1::LookupObjectsReply* reply, Batch& batch);
+  Status Run(const v1::RemoveObjectsRequest& request, v1::RemoveObjectsReply* reply, Batch& batch);
+  Status Run(const v1::RemoveAllObjectsRequest& request, v1::RemoveAllObjectsReply* reply,
+             Batch& batch);
+  Status Run(const v1::ListObjectsRequest& request, v1::ListObjectsReply* reply, Batch& batch);
+  Status Run(const v1::ReportUnreadableRequest& request, v1::ReportUnreadableReply* reply,
+             Batch& batch);
+  Status Run(const v1::SetTenantRequest& request, v1::SetTenantReply* reply, Batch& batch);
+  Status Run(const v1::ListTenantsRequest& request, v1::ListTenantsReply* reply, Batch& batch);
 
  private:
   // engine_nodes.cc
