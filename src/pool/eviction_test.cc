@@ -99,7 +99,7 @@ TEST_F(EvictionTest, LeasesFromBeforeARestartAreHonoured) {
   pool_.AddSlab(1);
   const uint64_t before = pool_.Put("before", 10);
   EvictionRules rules = Rules();
-  rules.grace_before_ms = pool_.now_ms + 1;
+  rules.grace_below = ObjectId(before + 1);
   rules.grace_until_ms = pool_.now_ms + 1000;
   EXPECT_THAT(Victims(rules), IsEmpty());
   rules.now_ms = rules.grace_until_ms;
