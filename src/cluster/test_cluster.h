@@ -269,6 +269,19 @@ class TestCluster {
       MC_ASSIGN_OR_RETURN(const std::shared_ptr<node::Node> node, cluster_.FindNode(node_id_));
       return node->SealImport(grant);
     }
+    Result<env::UniqueFd> OpenSlab(const v1::Grant& grant, const rpc::CallBounds&) override {
+      MC_ASSIGN_OR_RETURN(const std::shared_ptr<node::Node> node, cluster_.FindNode(node_id_));
+      return node->OpenSlab(grant);
+    }
+    Result<std::vector<::mooncake::Status>> WriteExtents(v1::WriteExtents request,
+                                                         const rpc::CallBounds&) override {
+      MC_ASSIGN_OR_RETURN(const std::shared_ptr<node::Node> node, cluster_.FindNode(node_id_));
+      return node->WriteExtents(request);
+    }
+    Result<v1::NodeReply> ReadExtents(v1::ReadExtents request, const rpc::CallBounds&) override {
+      MC_ASSIGN_OR_RETURN(const std::shared_ptr<node::Node> node, cluster_.FindNode(node_id_));
+      return node->ReadExtents(request);
+    }
 
    private:
     TestCluster& cluster_;
