@@ -230,6 +230,7 @@ std::vector<ReadResult> ObjectClient::GetRanges(std::span<const RangeItem> items
   for (size_t i = 0; i < items.size(); ++i) {
     tasks[i].key = items[i].key;
     tasks[i].whole = false;
+    tasks[i].expected_id = items[i].object_id;
   }
   ReadObjects(body_->session, tasks,
               [items](size_t i, uint64_t bytes, std::vector<ReadSegment>* segments) -> Status {

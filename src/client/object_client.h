@@ -94,6 +94,7 @@ struct RangeItem {
   std::string_view key;
   uint64_t from = 0;  // in the object
   Piece target;
+  uint64_t object_id = 0;  // not 0: of this object alone; LEASE_EXPIRED when the key has another
 };
 
 struct ReadResult {

@@ -107,6 +107,10 @@ class Reader {
     task.replicas.clear();
     const bool again = ++task.lookups > 1;
     MC_RETURN_IF_ERROR(rpc::StatusFromProto(entry.status()));
+    if (task.expected_id != 0 && entry.object_id() != task.expected_id) {
+      return LeaseExpired("object " + std::to_string(task.expected_id) +
+                          " was replaced by object " + std::to_string(entry.object_id()));
+    }
     if (again && entry.object_id() == task.object_id) {
       // Only the extents that were seen to hold something else come here.
       ReportUnreadable(task, tried, entry);

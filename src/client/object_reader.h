@@ -37,7 +37,8 @@ struct LookedUp;
 
 struct ReadTask {
   std::string_view key;
-  bool whole = true;  // the segments are the object, in order: its checksum is looked at
+  bool whole = true;         // the segments are the object, in order: its checksum is looked at
+  uint64_t expected_id = 0;  // not 0: an object of another id is none
   // The object's size, once it was found.
   ReadResult result;
 
