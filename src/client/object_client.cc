@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <thread>
 #include <utility>
 
@@ -70,6 +71,21 @@ Status FitPieces(const GetItem& item, uint64_t bytes, std::vector<ReadSegment>* 
   return OkStatus();
 }
 
+Status FitRange(const RangeItem& item, uint64_t bytes, std::vector<ReadSegment>* segments) {
+  if (item.from > bytes || item.target.bytes > bytes - item.from) {
+    return InvalidArgument(
+        "object " + KeyText(item.key) + ": " + std::to_string(item.target.bytes) + " bytes from " +
+        std::to_string(item.from) + " are not inside its " + std::to_string(bytes));
+  }
+  if (item.target.bytes == 0) return OkStatus();
+  if (item.target.address == nullptr) {
+    return InvalidArgument("object " + KeyText(item.key) + ": the target of " +
+                           std::to_string(item.target.bytes) + " bytes has address 0");
+  }
+  segments->push_back({item.from, static_cast<std::byte*>(item.target.address), item.target.bytes});
+  return OkStatus();
+}
+
 std::vector<ReadResult> ResultsOf(std::vector<ReadTask>& tasks) {
   std::vector<ReadResult> results;
   results.reserve(tasks.size());
@@ -131,7 +147,8 @@ class ObjectClient::Body {
         }
         v1::ObjectEntry& entry = *reply->mutable_entries(static_cast<int>(i - begin));
         const Status status = rpc::StatusFromProto(entry.status());
-        answers.push_back(make(status.WithContext("object " + KeyText(keys[i])), entry));
+        answers.push_back(
+            make(status.WithContext("object " + KeyText(keys[i])), entry, reply->lease_ms()));
       }
       begin = end;
     }
@@ -226,49 +243,50 @@ std::vector<ReadResult> ObjectClient::GetSized(std::span<const std::string_view>
 }
 
 std::vector<ReadResult> ObjectClient::GetRanges(std::span<const RangeItem> items) {
-  std::vector<ReadTask> tasks(items.size());
+  // Ranges of one object are read together, and it is looked up once.
+  std::map<std::pair<std::string_view, uint64_t>, std::vector<size_t>> by_object;
   for (size_t i = 0; i < items.size(); ++i) {
-    tasks[i].key = items[i].key;
-    tasks[i].whole = false;
-    tasks[i].expected_id = items[i].object_id;
+    by_object[{items[i].key, items[i].object_id}].push_back(i);
   }
+  std::vector<ReadTask> tasks;
+  std::vector<const std::vector<size_t>*> ranges;
+  for (const auto& [object, of_it] : by_object) {
+    tasks.push_back({.key = object.first, .whole = false, .expected_id = object.second});
+    ranges.push_back(&of_it);
+  }
+  std::vector<ReadResult> results(items.size());
   ReadObjects(body_->session, tasks,
-              [items](size_t i, uint64_t bytes, std::vector<ReadSegment>* segments) -> Status {
-                const RangeItem& item = items[i];
-                if (item.from > bytes || item.target.bytes > bytes - item.from) {
-                  return InvalidArgument("bytes " + std::to_string(item.from) + " to " +
-                                         std::to_string(item.from) + "+" +
-                                         std::to_string(item.target.bytes) +
-                                         " are not inside its " + std::to_string(bytes));
+              [&](size_t task, uint64_t bytes, std::vector<ReadSegment>* segments) {
+                for (const size_t i : *ranges[task]) {
+                  results[i].status = FitRange(items[i], bytes, segments);
                 }
-                if (item.target.bytes == 0) return OkStatus();
-                if (item.target.address == nullptr) {
-                  return InvalidArgument("the target of " + std::to_string(item.target.bytes) +
-                                         " bytes has address 0");
-                }
-                segments->push_back(
-                    {item.from, static_cast<std::byte*>(item.target.address), item.target.bytes});
                 return OkStatus();
               });
-  for (size_t i = 0; i < items.size(); ++i) tasks[i].result.bytes = items[i].target.bytes;
-  return ResultsOf(tasks);
+  for (size_t task = 0; task < tasks.size(); ++task) {
+    for (const size_t i : *ranges[task]) {
+      if (!results[i].status.ok()) continue;
+      results[i] = tasks[task].result;
+      results[i].bytes = items[i].target.bytes;
+    }
+  }
+  return results;
 }
 
 std::vector<Result<bool>> ObjectClient::Exists(std::span<const std::string_view> keys, bool renew) {
   v1::LookupObjectsRequest how;
   how.set_renew_lease(renew);
-  return body_->LookUp<bool>(keys, how,
-                             [](const Status& status, const v1::ObjectEntry&) -> Result<bool> {
-                               if (status.ok()) return true;
-                               switch (status.code()) {
-                                 case Code::kNotFound:
-                                 case Code::kNotReady:
-                                 case Code::kUnavailable:  // no replica's node reports
-                                   return false;
-                                 default:
-                                   return status;
-                               }
-                             });
+  return body_->LookUp<bool>(
+      keys, how, [](const Status& status, const v1::ObjectEntry&, uint64_t) -> Result<bool> {
+        if (status.ok()) return true;
+        switch (status.code()) {
+          case Code::kNotFound:
+          case Code::kNotReady:
+          case Code::kUnavailable:  // no replica's node reports
+            return false;
+          default:
+            return status;
+        }
+      });
 }
 
 std::vector<Result<uint64_t>> ObjectClient::Sizes(std::span<const std::string_view> keys,
@@ -276,7 +294,8 @@ std::vector<Result<uint64_t>> ObjectClient::Sizes(std::span<const std::string_vi
   v1::LookupObjectsRequest how;
   how.set_renew_lease(renew);
   return body_->LookUp<uint64_t>(
-      keys, how, [](const Status& status, const v1::ObjectEntry& entry) -> Result<uint64_t> {
+      keys, how,
+      [](const Status& status, const v1::ObjectEntry& entry, uint64_t) -> Result<uint64_t> {
         if (!status.ok()) return status;
         return entry.bytes();
       });
@@ -287,19 +306,24 @@ std::vector<Result<ReadableObject>> ObjectClient::Locate(std::span<const std::st
   v1::LookupObjectsRequest how;
   how.set_renew_lease(renew);
   how.set_locate(true);
-  return body_->LookUp<ReadableObject>(
-      keys, how, [](const Status& status, const v1::ObjectEntry& entry) -> Result<ReadableObject> {
-        if (!status.ok()) return status;
-        return ReadableObject{
-            entry.object_id(), entry.bytes(), {entry.replicas().begin(), entry.replicas().end()}};
-      });
+  return body_->LookUp<ReadableObject>(keys, how,
+                                       [](const Status& status, const v1::ObjectEntry& entry,
+                                          uint64_t lease_ms) -> Result<ReadableObject> {
+                                         if (!status.ok()) return status;
+                                         return ReadableObject{
+                                             entry.object_id(),
+                                             entry.bytes(),
+                                             {entry.replicas().begin(), entry.replicas().end()},
+                                             lease_ms};
+                                       });
 }
 
 std::vector<Result<v1::ObjectInfo>> ObjectClient::Describe(std::span<const std::string_view> keys) {
   v1::LookupObjectsRequest how;
   how.set_describe(true);
   return body_->LookUp<v1::ObjectInfo>(
-      keys, how, [](const Status& status, v1::ObjectEntry& entry) -> Result<v1::ObjectInfo> {
+      keys, how,
+      [](const Status& status, v1::ObjectEntry& entry, uint64_t) -> Result<v1::ObjectInfo> {
         if (!status.ok()) return status;
         return std::move(*entry.mutable_info());
       });
@@ -347,10 +371,16 @@ Result<ObjectClient::RemovedMany> ObjectClient::RemoveAll(bool force) {
   v1::RemoveAllObjectsRequest request;
   request.set_tenant_id(body_->session.options.tenant_id);
   request.set_force(force);
-  MC_ASSIGN_OR_RETURN(const v1::RemoveAllObjectsReply reply,
-                      body_->session.calls.Command(&rpc::MasterApi::RemoveAllObjects,
-                                                   std::move(request), body_->session.Limits()));
-  return RemovedMany{reply.removed(), reply.skipped()};
+  RemovedMany many;
+  do {
+    MC_ASSIGN_OR_RETURN(const v1::RemoveAllObjectsReply reply,
+                        body_->session.calls.Command(&rpc::MasterApi::RemoveAllObjects, request,
+                                                     body_->session.Limits()));
+    many.removed += reply.removed();
+    many.skipped += reply.skipped();
+    request.set_cursor(reply.next_cursor());
+  } while (request.cursor() != 0);
+  return many;
 }
 
 Status ObjectClient::List(std::string_view prefix,

@@ -108,6 +108,7 @@ struct ReadableObject {
   uint64_t object_id = 0;
   uint64_t bytes = 0;
   std::vector<v1::SlabExtent> replicas;
+  uint64_t lease_ms = 0;  // with `renew`: how long it is protected, from when it was asked for
 };
 
 class ObjectClient {
@@ -119,6 +120,7 @@ class ObjectClient {
   ObjectClient(const ObjectClient&) = delete;
   ObjectClient& operator=(const ObjectClient&) = delete;
 
+  // A key that is named twice is put twice, in order; not with all_or_nothing (INVALID_ARGUMENT).
   std::vector<PutResult> Put(std::span<const PutItem> items, const PutOptions& options = {});
 
   // NOT_FOUND; NOT_READY: being written; INVALID_ARGUMENT: the pieces do not fit; UNAVAILABLE: no

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "base/digest.h"
@@ -231,6 +232,17 @@ class Put {
   std::vector<size_t> fill_entries_;  // whose each fill is
 };
 
+// Of entries in a row, the first whose key an earlier one has: it is put after that one, as if the
+// two had been put one by one.
+size_t FirstRepeated(std::span<const Put::Entry> entries) {
+  std::unordered_set<std::string_view> seen;
+  seen.reserve(entries.size());
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (!seen.insert(entries[i].item->key).second) return i;
+  }
+  return entries.size();
+}
+
 }  // namespace
 
 std::vector<PutResult> PutObjects(ObjectSession& session, std::span<const PutItem> items,
@@ -254,11 +266,18 @@ std::vector<PutResult> PutObjects(ObjectSession& session, std::span<const PutIte
     return results;
   }
   for (size_t begin = 0; begin < entries.size();) {
-    const size_t end = options.all_or_nothing
-                           ? entries.size()
-                           : EndOfRequest(begin, entries.size(), [&entries](size_t i) {
-                               return entries[i].item->key.size();
-                             });
+    size_t end = options.all_or_nothing ? entries.size()
+                                        : EndOfRequest(begin, entries.size(), [&entries](size_t i) {
+                                            return entries[i].item->key.size();
+                                          });
+    const size_t repeated = FirstRepeated({entries.data() + begin, end - begin});
+    if (begin + repeated < end && options.all_or_nothing) {
+      const Status twice =
+          InvalidArgument("key " + KeyText(entries[repeated].item->key) + " is named twice");
+      for (const Put::Entry& entry : entries) entry.result->status = twice;
+      return results;
+    }
+    end = std::min(end, begin + repeated);
     Put(session, options, {entries.begin() + begin, entries.begin() + end}).Run();
     begin = end;
   }

@@ -451,7 +451,7 @@ nb::list Sizes(ObjectStore& store, nb::handle keys, bool renew) {
       [](uint64_t bytes) { return bytes; });
 }
 
-// Per key (object id, bytes, [(node id, slab, offset)]), or a code.
+// Per key (object id, bytes, [(node id, slab, offset)], lease in ms), or a code.
 nb::list Locate(ObjectStore& store, nb::handle keys, bool renew) {
   const std::vector<std::string> names = KeysOf(keys, "keys");
   const auto results = [&] {
@@ -468,7 +468,7 @@ nb::list Locate(ObjectStore& store, nb::handle keys, bool renew) {
     for (const v1::SlabExtent& extent : result->replicas) {
       replicas.append(nb::make_tuple(extent.node_id(), extent.slab_id(), extent.offset()));
     }
-    list.append(nb::make_tuple(result->object_id, result->bytes, replicas));
+    list.append(nb::make_tuple(result->object_id, result->bytes, replicas, result->lease_ms));
   }
   return list;
 }
@@ -616,6 +616,11 @@ void BindObjects(nb::module_& m) {
            nb::arg("capacity_bytes"))
       .def("unlend", &ObjectStore::Unlend, nb::arg("node_id"))
       .def("ping", &Ping)
+      .def("local_buffer_free", [](ObjectStore& store) { return store.buffer()->free_bytes(); })
+      .def("handle_bytes_from",
+           [](ObjectStore& store, uint64_t address) {
+             return store.buffer()->HandleBytesFrom(address);
+           })
       .def("put_values", &PutValues)
       .def("put_parts", &PutParts)
       .def("put_pointers", &PutPointers)

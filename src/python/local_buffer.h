@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -27,10 +28,33 @@ class LocalBuffer {
     std::lock_guard lock(mutex_);
     free_bytes_ += bytes;
   }
+  uint64_t free_bytes() const {
+    std::lock_guard lock(mutex_);
+    return free_bytes_;
+  }
+
+  // Which memory is out as handles.
+  void AddHandle(uint64_t address, uint64_t bytes) {
+    std::lock_guard lock(mutex_);
+    handles_[address] = bytes;
+  }
+  void DropHandle(uint64_t address) {
+    std::lock_guard lock(mutex_);
+    handles_.erase(address);
+  }
+  // Bytes from `address` to the end of the handle it lies in; 0: in none.
+  uint64_t HandleBytesFrom(uint64_t address) const {
+    std::lock_guard lock(mutex_);
+    auto behind = handles_.upper_bound(address);
+    if (behind == handles_.begin()) return 0;
+    const auto& [begin, bytes] = *--behind;
+    return address - begin < bytes ? bytes - (address - begin) : 0;
+  }
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   uint64_t free_bytes_;
+  std::map<uint64_t, uint64_t> handles_;  // address -> bytes
 };
 
 // A share of it, given back with its owner.
@@ -55,6 +79,7 @@ class Share {
 
   explicit operator bool() const { return buffer_ != nullptr; }
   uint64_t bytes() const { return bytes_; }
+  LocalBuffer& buffer() const { return *buffer_; }
 
  private:
   Share(std::shared_ptr<LocalBuffer> buffer, uint64_t bytes)
@@ -77,7 +102,10 @@ class BufferHandle {
     if (memory == nullptr) return nullptr;
     return std::unique_ptr<BufferHandle>(new BufferHandle(std::move(share), memory));
   }
-  ~BufferHandle() { std::free(memory_); }
+  ~BufferHandle() {
+    share_.buffer().DropHandle(address());
+    std::free(memory_);
+  }
   BufferHandle(const BufferHandle&) = delete;
   BufferHandle& operator=(const BufferHandle&) = delete;
 
@@ -86,7 +114,10 @@ class BufferHandle {
 
  private:
   static constexpr uint64_t kAlignment = 64;
-  BufferHandle(Share share, void* memory) : share_(std::move(share)), memory_(memory) {}
+  BufferHandle(Share share, void* memory) : share_(std::move(share)), memory_(memory) {
+    share_.buffer().AddHandle(address(), share_.bytes());
+  }
+  uint64_t address() const { return reinterpret_cast<uint64_t>(memory_); }
 
   const Share share_;
   void* const memory_;
