@@ -95,19 +95,40 @@ nb::list ListOf(const std::vector<T>& values) {
 
 nb::list Same(size_t count, int code) { return ListOf(std::vector<int>(count, code)); }
 
-// The first failure that its caller cannot have meant is logged, once a batch.
-template <class Results, class StatusOf>
-void LogFailures(const char* what, const Results& results, const StatusOf& status_of) {
+// Whether a failure is nothing that the store's user can have meant or must expect.
+bool IsUnexpected(const Status& status, bool of_transfer = false) {
+  switch (status.code()) {
+    case Code::kOk:
+      return false;
+    case Code::kNotFound:
+    case Code::kNotReady:
+    case Code::kBusy:
+    case Code::kExhausted:
+      return of_transfer;
+    default:
+      return true;
+  }
+}
+bool IsUnexpected(const client::PutResult& result) {
+  return IsUnexpected(result.status, result.of_transfer);
+}
+bool IsUnexpected(const ReadResult& result) {
+  return IsUnexpected(result.status, result.of_transfer);
+}
+const Status& StatusOf(const Status& status) { return status; }
+template <class Answer>
+const Status& StatusOf(const Answer& answer) {
+  return answer.status;
+}
+
+// The first of such failures is logged, once a batch.
+template <class Results>
+void LogFailures(const char* what, const Results& results) {
   size_t failed = 0;
   const Status* first = nullptr;
   for (const auto& result : results) {
-    const Status& status = status_of(result);
-    const Code code = status.code();
-    if (status.ok() || code == Code::kNotFound || code == Code::kNotReady || code == Code::kBusy ||
-        code == Code::kExhausted) {
-      continue;
-    }
-    if (first == nullptr) first = &status;
+    if (!IsUnexpected(result)) continue;
+    if (first == nullptr) first = &StatusOf(result);
     ++failed;
   }
   if (first == nullptr) return;
@@ -192,8 +213,7 @@ nb::list PutItems(ObjectStore& store, std::vector<PutItem> items, const Replicat
   {
     nb::gil_scoped_release release;
     const std::vector<client::PutResult> results = store.client().Put(items, options);
-    LogFailures(upsert ? "upsert" : "put", results,
-                [](const client::PutResult& result) -> const Status& { return result.status; });
+    LogFailures(upsert ? "upsert" : "put", results);
     for (const client::PutResult& result : results) codes.push_back(CodeOf(result));
   }
   return ListOf(codes);
@@ -272,8 +292,6 @@ nb::list PutPieces(ObjectStore& store, nb::handle keys, nb::handle addresses, nb
 
 // ---- reading ----
 
-const Status& StatusOf(const ReadResult& result) { return result.status; }
-
 nb::list ReadCodes(const std::vector<ReadResult>& results) {
   std::vector<int64_t> codes;
   codes.reserve(results.size());
@@ -300,7 +318,7 @@ nb::list GetValues(ObjectStore& store, nb::handle keys) {
       PyErr_Clear();
       return nullptr;
     });
-    LogFailures("get", results, StatusOf);
+    LogFailures("get", results);
   }
   nb::list list;
   for (size_t i = 0; i < results.size(); ++i) {
@@ -320,7 +338,7 @@ nb::list GetHandles(ObjectStore& store, nb::handle keys) {
       handles[i] = BufferHandle::Make(store.buffer(), bytes);
       return handles[i] == nullptr ? nullptr : handles[i]->data();
     });
-    LogFailures("get_buffer", results, StatusOf);
+    LogFailures("get_buffer", results);
   }
   nb::list list;
   for (size_t i = 0; i < results.size(); ++i) {
@@ -340,7 +358,7 @@ client::Piece Target(uint64_t address, uint64_t bytes) {
 std::vector<ReadResult> GetItems(ObjectStore& store, const std::vector<GetItem>& items) {
   nb::gil_scoped_release release;
   std::vector<ReadResult> results = store.client().Get(items);
-  LogFailures("get", results, StatusOf);
+  LogFailures("get", results);
   return results;
 }
 
@@ -407,7 +425,7 @@ nb::list GetRanges(ObjectStore& store, nb::handle keys, nb::handle offsets, nb::
   {
     nb::gil_scoped_release release;
     results = store.client().GetRanges(items);
-    LogFailures("get_ranges", results, StatusOf);
+    LogFailures("get_ranges", results);
   }
   return ReadCodes(results);
 }
@@ -428,7 +446,7 @@ nb::list Numbers(nb::handle keys, const char* what, const Call& call, const Valu
       numbers.push_back(result.ok() ? static_cast<int64_t>(value(*result))
                                     : CodeOf(result.status()));
     }
-    LogFailures(what, statuses, [](const Status& status) -> const Status& { return status; });
+    LogFailures(what, statuses);
   }
   return ListOf(numbers);
 }
@@ -479,7 +497,7 @@ nb::list Remove(ObjectStore& store, nb::handle keys, bool force) {
   {
     nb::gil_scoped_release release;
     const std::vector<Status> results = store.client().Remove(ViewsOf(names), force);
-    LogFailures("remove", results, [](const Status& status) -> const Status& { return status; });
+    LogFailures("remove", results);
     for (const Status& status : results) codes.push_back(CodeOf(status));
   }
   return ListOf(codes);
@@ -606,6 +624,13 @@ void BindHandle(nb::module_& m) {
 
 void BindObjects(nb::module_& m) {
   BindConfig(m);
+  m.def(
+      "buffer_address",
+      [](nb::handle value) {
+        HeldBuffers held;
+        return reinterpret_cast<uint64_t>(held.AddPart(value).address);
+      },
+      nb::arg("buffer"));
   BindHandle(m);
   nb::class_<ObjectStore>(m, "ObjectStore")
       .def(nb::new_(&Open), nb::arg("target"), nb::kw_only(), nb::arg("tenant_id") = "default",

@@ -40,7 +40,9 @@ class Placement(StoreClient):
     def batch_remove(self, keys: Sequence[Key], force: bool = False) -> list[int]:
         """remove for many."""
         core = self._core
-        return same_for_all(keys, codes.INVALID_PARAMS) if core is None else core.remove(keys, force)
+        return (
+            same_for_all(keys, codes.INVALID_PARAMS) if core is None else core.remove(keys, force)
+        )
 
     def remove_by_regex(self, regex_pattern: str, force: bool = False) -> int:
         """Removes what the pattern (ECMAScript, without back-references) is found in: how many;

@@ -1,5 +1,8 @@
-"""get, whole objects and ranges of them; existence and sizes. All of it renews the leases of what it
-finds, so that nothing is evicted or removed under its reader."""
+"""get, whole objects and ranges of them; existence and sizes.
+
+All of it renews the leases of what it finds, so that nothing is evicted or removed under its
+reader.
+"""
 
 from __future__ import annotations
 

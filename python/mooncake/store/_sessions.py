@@ -19,7 +19,9 @@ class _Reading:
     until: float  # time.monotonic(), when its lease ends
 
 
-def _pieces(addresses: Sequence[int], sizes: Sequence[int], offsets: Sequence[int]) -> Optional[int]:
+def _pieces(
+    addresses: Sequence[int], sizes: Sequence[int], offsets: Sequence[int]
+) -> Optional[int]:
     """The bytes of one key's pieces; None: the three lists differ in length."""
     if not len(addresses) == len(sizes) == len(offsets):
         return None

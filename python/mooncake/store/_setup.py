@@ -81,7 +81,9 @@ class SetupRequest:
             raise SetupRefused("enable_ssd_offload: this store keeps ordinary objects in memory")
         if not 1 <= self.client_http_port <= 65535:
             raise SetupRefused(f"client_http_port must be 1 to 65535, got {self.client_http_port}")
-        if self.tenant_id.startswith("_") or any(ord(c) < 32 or c == "\x7f" for c in self.tenant_id):
+        if self.tenant_id.startswith("_") or any(
+            ord(c) < 32 or c == "\x7f" for c in self.tenant_id
+        ):
             raise SetupRefused(
                 f"tenant_id must not begin with _ or have control characters: {self.tenant_id!r}"
             )
@@ -155,7 +157,13 @@ def from_dict(config: dict[str, Any]) -> SetupRequest:
             setattr(request, field, _size(field, config[field]))
     if request.local_buffer_size > _LOCAL_BUFFER_MAX:
         raise SetupRefused(f"local_buffer_size is over 1 TiB: {request.local_buffer_size}")
-    for field in ("protocol", "rdma_devices", "master_server_addr", "ssd_offload_path", "tenant_id"):
+    for field in (
+        "protocol",
+        "rdma_devices",
+        "master_server_addr",
+        "ssd_offload_path",
+        "tenant_id",
+    ):
         if field in config:
             setattr(request, field, str(config[field]))
     for field in ("enable_ssd_offload", "enable_client_http_server"):
@@ -172,7 +180,7 @@ def from_dict(config: dict[str, Any]) -> SetupRequest:
 
 
 class HeldPort:
-    """"host:port" of a client; a port that was not given is chosen, and held so that no other
+    """ "host:port" of a client; a port that was not given is chosen, and held so that no other
     client of this host chooses it too."""
 
     def __init__(self, hostname: str) -> None:
