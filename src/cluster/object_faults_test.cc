@@ -134,6 +134,9 @@ TEST(ObjectFaultsTest, TheMasterRestartsInTheMiddleOfAPut) {
     EXPECT_TRUE(done);
     cluster.on_write_extents = nullptr;
     if (put.status.ok()) {
+      // Until the node has found the new Master, nobody can read.
+      EXPECT_TRUE(
+          TestCluster::Eventually([&] { return CodeOfGet(*client, "key") != Code::kUnavailable; }));
       ExpectObject(*client, "key", payload);
     } else {
       // It was told so, by name, and may put again.
