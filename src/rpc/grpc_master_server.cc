@@ -25,7 +25,8 @@ class Service final : public v1::Master::CallbackService {
                                  const v1::Name##Request* request, v1::Name##Reply* reply) \
       override {                                                                           \
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();                         \
-    master_.Name(*request, reply, [reactor] { reactor->Finish(grpc::Status::OK); });       \
+    master_.Name(Caller::Operator(), *request, reply,                                      \
+                 [reactor] { reactor->Finish(grpc::Status::OK); });                        \
     return reactor;                                                                        \
   }
   MOONCAKE_MASTER_RPCS(MOONCAKE_DEFINE)
