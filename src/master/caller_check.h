@@ -47,6 +47,7 @@ struct CallerRule {
 inline constexpr CallerRule kCallerRules[] = {
     {"RegisterNode", For::kNodes, Owner::kNone},
     {"ReportNode", For::kNodes, Owner::kNone},
+    {"LeaveNode", For::kNodes, Owner::kNone},
     {"BeginImport", For::kClients, Owner::kIdentity},
     {"GetImport", For::kClients, Owner::kImport},
     {"KeepImport", For::kClients, Owner::kImport},
