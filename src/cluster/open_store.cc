@@ -55,13 +55,16 @@ Status CheckAddress(std::string_view uri, std::string_view address) {
 }
 
 Result<std::unique_ptr<OpenedStore>> OpenRemoteStore(const std::string& address,
-                                                     const client::StoreClientOptions& options) {
+                                                     const client::StoreClientOptions& options,
+                                                     const rpc::CredentialSource& source) {
+  MC_ASSIGN_OR_RETURN(const rpc::Credentials credentials,
+                      rpc::ReadCredentials(rpc::WithEnvironment(source)));
   rpc::GrpcMasterOptions rpc_options;
   rpc_options.total_timeout_ms =
       static_cast<int>(std::clamp<int64_t>(options.retry_ms, 1, kCallTimeoutMaxMs));
   rpc_options.connect_timeout_ms =
       static_cast<int>(std::clamp<int64_t>(options.retry_ms, 1, kConnectTimeoutMaxMs));
-  auto master = std::make_shared<rpc::GrpcMaster>(address, rpc_options);
+  auto master = std::make_shared<rpc::GrpcMaster>(address, rpc_options, credentials);
   // A wrong address is told here and not at the first publish.
   const Status answered = client::Repeat({options.retry_ms, {}}, [&master] {
     return rpc::StatusFromProto(master->GetCluster({}).status());
@@ -78,9 +81,12 @@ Result<std::unique_ptr<OpenedStore>> OpenStore(std::string_view uri, const OpenO
   if (uri.starts_with(kClusterScheme)) {
     const std::string_view address = uri.substr(kClusterScheme.size());
     MC_RETURN_IF_ERROR(CheckAddress(uri, address));
-    return OpenRemoteStore(std::string(address), options.client);
+    return OpenRemoteStore(std::string(address), options.client, options.credentials);
   }
   if (uri.starts_with(kFolderScheme)) {
+    if (!options.credentials.empty()) {
+      return BadUri(uri, "a store in this process takes no token and no certificates");
+    }
     Result<std::string> folder = UrlDecode(uri.substr(kFolderScheme.size()));
     if (!folder.ok()) return BadUri(uri, folder.status().message());
     if (!folder->starts_with('/')) return BadUri(uri, "file:// is followed by an absolute path");
