@@ -16,6 +16,7 @@
 #include "model/states.h"
 #include "node/metadata_file.h"
 #include "node/node_folder.h"
+#include "node/slab_table.h"
 #include "oplog/sqlite_log.h"
 
 namespace mooncake::cluster {
@@ -334,6 +335,7 @@ void Examination::AgainstLog(const std::string& folder, const master::Replicated
   const auto node_id = node::ReadId(folder, node::kNodeIdFile);
   if (!held.ok() || !node_id.ok() || !*node_id) return;  // a finding already
   for (const uint64_t id : held->import_ids) {
+    if (id == node::kSlabImport) continue;  // slabs of ordinary objects
     const std::string path = fmt::format("{}/{}/{}", folder, node::kMetadataFolder, id);
     if (id >= state.weights.next_import_id().value) {
       Add(Severity::kError,

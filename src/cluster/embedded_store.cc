@@ -50,6 +50,16 @@ class InProcessChannel final : public rpc::NodeChannel {
   Status SealImport(const v1::Grant& grant, const rpc::CallBounds&) override {
     return node_->SealImport(grant);
   }
+  Result<env::UniqueFd> OpenSlab(const v1::Grant& grant, const rpc::CallBounds&) override {
+    return node_->OpenSlab(grant);
+  }
+  Result<std::vector<Status>> WriteExtents(v1::WriteExtents request,
+                                           const rpc::CallBounds&) override {
+    return node_->WriteExtents(request);
+  }
+  Result<v1::NodeReply> ReadExtents(v1::ReadExtents request, const rpc::CallBounds&) override {
+    return node_->ReadExtents(request);
+  }
 
  private:
   const std::shared_ptr<node::Node> node_;

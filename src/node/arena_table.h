@@ -79,6 +79,7 @@ class ArenaTable {
   bool WasDropped(uint64_t import_id) const;
 
   std::vector<HeldArena> Held() const;
+  bool Holds(uint64_t arena_id) const { return Find(arena_id) != nullptr; }
   uint64_t used_bytes() const;
   uint64_t prepared_bytes() const { return prepared_.ready_bytes(); }
   uint64_t capacity_bytes() const { return capacity_bytes_; }

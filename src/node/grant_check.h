@@ -1,6 +1,6 @@
-// Whether a grant lets its bearer do what it asks of this node instance.
+// Whether a grant or a permit lets its bearer do what it asks of this node instance.
 //
-// Pure. Everything in a grant is the caller's text until its MAC was recomputed.
+// Pure. Everything in them is the caller's text until its MAC was recomputed.
 #pragma once
 
 #include <string>
@@ -22,5 +22,9 @@ struct GrantAuthority {
 // again); INVALID_ARGUMENT: malformed, not authentic, or for another kind of access than `wanted`.
 Result<model::Grant> CheckGrant(const GrantAuthority& authority, const v1::Grant& grant,
                                 model::Access wanted);
+
+// Likewise of a permit to fill an extent. Whether the extent makes sense is node/slab.h's to say.
+Result<model::ExtentPermit> CheckPermit(const GrantAuthority& authority,
+                                        const v1::ExtentPermit& permit);
 
 }  // namespace mooncake::node

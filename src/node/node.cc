@@ -67,21 +67,24 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options, env::RandomSource&
                       ArenaTable::Open(options.durable_arenas ? options.folder + "/" + kArenasFolder
                                                               : std::string(),
                                        options.capacity_bytes, options.prepare_bytes));
+  MC_ASSIGN_OR_RETURN(std::unique_ptr<SlabTable> slabs,
+                      SlabTable::Open(*arenas, options.folder + "/" + kSlabsFolder));
   MC_ASSIGN_OR_RETURN(std::unique_ptr<MetadataStore> metadata,
                       MetadataStore::Open(options.folder + "/" + kMetadataFolder,
                                           options.folder + "/" + kQuarantineFolder));
   return std::unique_ptr<Node>(new Node(std::move(options.folder), std::move(lock),
                                         std::move(authority), view.cluster_id.value_or(""),
-                                        std::move(arenas), std::move(metadata)));
+                                        std::move(arenas), std::move(slabs), std::move(metadata)));
 }
 
 Node::Node(std::string folder, env::FolderLock lock, GrantAuthority authority,
            std::string cluster_id, std::unique_ptr<ArenaTable> arenas,
-           std::unique_ptr<MetadataStore> metadata)
+           std::unique_ptr<SlabTable> slabs, std::unique_ptr<MetadataStore> metadata)
     : folder_(std::move(folder)),
       lock_(std::move(lock)),
       authority_(std::move(authority)),
       arenas_(std::move(arenas)),
+      slabs_(std::move(slabs)),
       metadata_(std::move(metadata)),
       cluster_id_(std::move(cluster_id)) {
   for (const HeldMetadata& held : metadata_->Held()) imports_[held.import_id].sealed = held.sealed;
@@ -104,12 +107,18 @@ Status Node::JoinCluster(const std::string& cluster_id) {
   return OkStatus();
 }
 
-Status Node::Admit(const model::Grant& grant) {
-  std::lock_guard lock(mutex_);
+Status Node::CheckJoined() const {
   // What lies in a folder that says no cluster cannot be told from a foreign one's.
-  if (cluster_id_.empty()) {
-    return Unavailable("node " + node_id() + " has not yet written down which cluster it is of");
+  if (!cluster_id().empty()) return OkStatus();
+  return Unavailable("node " + node_id() + " has not yet written down which cluster it is of");
+}
+
+Status Node::Admit(const model::Grant& grant) {
+  MC_RETURN_IF_ERROR(CheckJoined());
+  if (grant.import_id.value == kSlabImport) {
+    return InvalidArgument("the grant is for import 0: slabs are opened as such");
   }
+  std::lock_guard lock(mutex_);
   ImportState& import = imports_[grant.import_id.value];
   if (import.tenant_id.empty()) import.tenant_id = grant.tenant_id;
   if (import.tenant_id == grant.tenant_id) return OkStatus();
@@ -215,10 +224,14 @@ Status Node::Drop(const std::vector<uint64_t>& arena_ids, const std::vector<uint
     if (first.ok()) first = std::move(status);
   };
   for (const uint64_t arena_id : arena_ids) {
-    Status status = arenas_->Drop(arena_id);
+    Status status = slabs_->Drop(arena_id);
     if (!status.ok()) note("arena " + std::to_string(arena_id), std::move(status));
   }
   for (const uint64_t import_id : import_ids) {
+    if (import_id == kSlabImport) {
+      note("import 0", InvalidArgument("slabs are dropped one by one"));
+      continue;
+    }
     Status status = arenas_->DropImport(import_id);
     if (status.ok()) status = metadata_->Drop(import_id);
     if (status.ok()) {

@@ -5,6 +5,8 @@
 // exists: arenas and objects come with a grant of the Master, and go only when the Master's answer
 // to a report says so. Knows no sockets.
 //
+// Arenas of import 0 are slabs of ordinary objects (slab_table.h), filled by the node itself.
+//
 // Invariants:
 //   - nothing is opened, read or written without a grant made for this instance (grant_check.h);
 //   - nothing is taken in before the folder durably says whose cluster's it is;
@@ -17,6 +19,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,10 +27,12 @@
 #include "env/folder_lock.h"
 #include "env/random.h"
 #include "env/sync.h"
+#include "mooncake/v1/node.pb.h"
 #include "mooncake/v1/types.pb.h"
 #include "node/arena_table.h"
 #include "node/grant_check.h"
 #include "node/metadata_store.h"
+#include "node/slab_table.h"
 
 namespace mooncake::node {
 
@@ -81,6 +86,13 @@ class Node {
   Status WriteMetadataChecked(const v1::Grant& grant, std::string_view name,
                               std::string_view content, const Sha256Digest& sha256);
 
+  // Ordinary objects (node_extents.cc). The descriptor is read-only.
+  Result<env::UniqueFd> OpenSlab(const v1::Grant& grant);
+  // One Status per write; the call's own only for what is wrong with all of them, and then nothing
+  // was written.
+  Result<std::vector<Status>> WriteExtents(const v1::WriteExtents& request);
+  Result<v1::NodeReply> ReadExtents(const v1::ReadExtents& request);
+
   // Everything it holds, for the Master to compare.
   std::vector<HeldImport> Report() const;
   // What the Master's answer names goes: memory zeroed and freed, files removed. What could not be
@@ -94,16 +106,23 @@ class Node {
   };
 
   Node(std::string folder, env::FolderLock lock, GrantAuthority authority, std::string cluster_id,
-       std::unique_ptr<ArenaTable> arenas, std::unique_ptr<MetadataStore> metadata);
+       std::unique_ptr<ArenaTable> arenas, std::unique_ptr<SlabTable> slabs,
+       std::unique_ptr<MetadataStore> metadata);
 
+  // Nothing is taken in before.
+  Status CheckJoined() const;
   // Binds the import to the grant's tenant.
   Status Admit(const model::Grant& grant);
   bool Sealed(uint64_t import_id) const;
+  Result<model::Grant> CheckSlabGrant(const v1::Grant& grant) const;
+  Status WriteExtent(const v1::ExtentWrite& write, std::span<const ExtentPiece> pieces,
+                     const FillParts& fill);
 
   const std::string folder_;
   const env::FolderLock lock_;
   const GrantAuthority authority_;
   const std::unique_ptr<ArenaTable> arenas_;
+  const std::unique_ptr<SlabTable> slabs_;
   const std::unique_ptr<MetadataStore> metadata_;
 
   mutable env::Mutex mutex_;

@@ -18,6 +18,7 @@ inline constexpr char kNodeIdFile[] = "node_id";
 inline constexpr char kInstanceIdFile[] = "instance_id";
 inline constexpr char kClusterIdFile[] = "cluster_id";
 inline constexpr char kArenasFolder[] = "arenas";
+inline constexpr char kSlabsFolder[] = "slabs";
 inline constexpr char kMetadataFolder[] = "metadata";
 inline constexpr char kQuarantineFolder[] = "quarantine";
 

@@ -41,6 +41,21 @@ Status NodeService::Dispatch(const v1::NodeRequest& request, v1::NodeReply* repl
     }
     case v1::NodeRequest::kSealImport:
       return node_.SealImport(request.seal_import().grant());
+    case v1::NodeRequest::kOpenSlab: {
+      MC_ASSIGN_OR_RETURN(*fd_out, node_.OpenSlab(request.open_slab().grant()));
+      reply->set_arena_bytes(request.open_slab().grant().arena_bytes());
+      return OkStatus();
+    }
+    case v1::NodeRequest::kWriteExtents: {
+      MC_ASSIGN_OR_RETURN(const std::vector<Status> results,
+                          node_.WriteExtents(request.write_extents()));
+      for (const Status& result : results) rpc::SetStatus(reply->add_results(), result);
+      return OkStatus();
+    }
+    case v1::NodeRequest::kReadExtents: {
+      MC_ASSIGN_OR_RETURN(*reply, node_.ReadExtents(request.read_extents()));
+      return OkStatus();
+    }
     case v1::NodeRequest::KIND_NOT_SET:
       break;
   }

@@ -23,6 +23,10 @@ class WireNodeChannel : public NodeChannel {
   Result<std::string> ReadMetadata(const v1::Grant& grant, std::string_view name,
                                    const CallBounds& bounds) final;
   Status SealImport(const v1::Grant& grant, const CallBounds& bounds) final;
+  Result<env::UniqueFd> OpenSlab(const v1::Grant& grant, const CallBounds& bounds) final;
+  Result<std::vector<Status>> WriteExtents(v1::WriteExtents request,
+                                           const CallBounds& bounds) final;
+  Result<v1::NodeReply> ReadExtents(v1::ReadExtents request, const CallBounds& bounds) final;
 
  protected:
   struct Answer {
@@ -31,6 +35,10 @@ class WireNodeChannel : public NodeChannel {
   };
 
  private:
+  // The one descriptor of an answer, of memory that `grant` says the size of. `what` is for
+  // messages.
+  Result<env::UniqueFd> TakeDescriptor(Answer answer, const v1::Grant& grant,
+                                       std::string_view what) const;
   // The node's refusal is the Status. May change the request's id.
   virtual Result<Answer> Call(v1::NodeRequest* request, const CallBounds& bounds) = 0;
   // Which node, for messages.
