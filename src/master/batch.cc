@@ -5,23 +5,37 @@
 #include <utility>
 
 #include "objects/event_codec.h"
+#include "pool/event_codec.h"
 #include "weights/event_codec.h"
 
 namespace mooncake::master {
 
 void Batch::Emit(const objects::Event& event) {
   Begin();
+  must_be_durable_ = true;
   Add(objects::EncodeEvent(event), state_.objects.Apply(event));
 }
 
 void Batch::Emit(const weights::Event& event) {
   Begin();
+  must_be_durable_ = true;
   Add(weights::EncodeEvent(event), state_.weights.Apply(event, now_ms_));
   if (failure_.ok()) deadlines_.Observe(state_.weights, event, now_ms_);
 }
 
+void Batch::Emit(const pool::Event& event) {
+  EmitRelaxed(event);
+  must_be_durable_ = true;
+}
+
+void Batch::EmitRelaxed(const pool::Event& event) {
+  Begin();
+  Add(pool::EncodeEvent(event), state_.pool.Apply(event, now_ms_));
+}
+
 void Batch::Emit(CommandOutcome outcome) {
   Begin();
+  must_be_durable_ = true;
   v1::LogEvent logged = EncodeOutcome(outcome);
   Add(std::move(logged), state_.commands.Apply(std::move(outcome), now_ms_));
 }

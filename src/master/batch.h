@@ -1,7 +1,8 @@
 // Batch: the events of one record of the log, applied to the live state as they are decided.
 //
-// Nothing that a batch did may be told to anybody before its record is durable; when it fails, the
-// state that it touched is dropped and read from the log again. Single-threaded (the sequencer
+// Nothing that a batch did may be told to anybody before its record is durable, but for relaxed
+// events (of ordinary objects): a batch of those alone may be told at once and written a little
+// later. When writing fails, the state that it touched is dropped and read from the log again. Single-threaded (the sequencer
 // makes one at a time).
 #pragma once
 
@@ -28,6 +29,9 @@ class Batch {
 
   void Emit(const objects::Event& event);
   void Emit(const weights::Event& event);
+  void Emit(const pool::Event& event);
+  // Whoever asked for it gives up durability for speed.
+  void EmitRelaxed(const pool::Event& event);
   void Emit(CommandOutcome outcome);
   template <class Event>
   void Emit(const std::vector<Event>& events) {
@@ -35,6 +39,8 @@ class Batch {
   }
 
   bool empty() const { return log_.events_size() == 0; }
+  // Something in it must not be told before it is durable.
+  bool must_be_durable() const { return must_be_durable_; }
   size_t bytes() const { return bytes_; }
   // An event did not fit the state: a fault of the program. The batch must not be logged.
   const Status& failure() const { return failure_; }
@@ -51,6 +57,7 @@ class Batch {
   const int64_t now_ms_;
   v1::LogBatch log_;
   size_t bytes_ = 0;
+  bool must_be_durable_ = false;
   Status failure_;
 };
 

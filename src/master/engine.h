@@ -19,10 +19,13 @@
 #include "env/clock.h"
 #include "master/batch.h"
 #include "master/node_registry.h"
+#include "master/object_activity.h"
 #include "master/options.h"
 #include "master/replicated_state.h"
 #include "model/grant.h"
 #include "mooncake/v1/master.pb.h"
+#include "pool/eviction.h"
+#include "pool/placement.h"
 #include "weights/deadlines.h"
 
 namespace mooncake::master {
@@ -56,6 +59,7 @@ class Engine {
   Status Run(const v1::RegisterNodeRequest& request, v1::RegisterNodeReply* reply, Batch& batch);
   Status Run(const v1::ReportNodeRequest& request, v1::ReportNodeReply* reply, Batch& batch);
   Status Run(const v1::GetClusterRequest& request, v1::GetClusterReply* reply, Batch& batch);
+  Status Run(const v1::LeaveNodeRequest& request, v1::LeaveNodeReply* reply, Batch& batch);
   // engine_import.cc
   Status Run(const v1::BeginImportRequest& request, v1::BeginImportReply* reply, Batch& batch);
   Status Run(const v1::GetImportRequest& request, v1::GetImportReply* reply, Batch& batch);
@@ -87,6 +91,10 @@ class Engine {
   Status Run(const v1::ListTenantsRequest& request, v1::ListTenantsReply* reply, Batch& batch);
 
  private:
+  // engine_import.cc
+  Status MakeRoomFor(const std::vector<model::PlannedParticipant>& participants,
+                     const Status& exhausted, Batch& batch);
+
   // engine_nodes.cc
   // INVALID_ARGUMENT: the folder of another cluster. CORRUPT: not this log's data.
   Status CheckIsOurs(const v1::RegisterNodeRequest& request) const;
@@ -110,6 +118,44 @@ class Engine {
   bool RemoveMembers(Batch& batch);
   void Abort(model::ImportId id, const std::string& reason, Batch& batch);
 
+  // engine_room.cc
+  pool::EvictionRules EvictionRulesAt(int64_t now_ms) const;
+  std::vector<pool::NodeRoom> RoomsOfNodes() const;
+  model::ArenaId AddSlab(std::string_view tenant_id, const std::string& node_id, uint64_t bytes,
+                         Batch& batch);
+  void RemoveSlabs(const std::vector<model::ArenaId>& ids, Batch& batch);
+  std::vector<model::ArenaId> SlabsOn(std::string_view node_id) const;
+  void Evict(const std::vector<model::ObjectId>& ids, Batch& batch);
+  bool EvictOneStep(const pool::Tenant& tenant, uint64_t extent_bytes,
+                    const pool::SlabFilter& filter, Batch& batch);
+  std::vector<pool::PlannedReplica> PlaceOrEvict(const pool::PlaceRequest& request, bool may_evict,
+                                                 Batch& batch);
+  void EvictToQuota(const pool::Tenant& tenant, uint64_t bytes, Batch& batch);
+  bool EvictAboveWatermark(Batch& batch);
+  void ExpirePuts(Batch& batch);
+  void ReleaseEmptySlabs(Batch& batch);
+  void DropSilentLenders(Batch& batch);
+  void Leave(std::string node_id, Batch& batch);
+  bool ObjectUpkeep(Batch& batch);
+  bool ReclaimForImport(uint64_t needed_bytes, Batch& batch);
+
+  // engine_objects.cc
+  struct PutTerms;
+  Result<PutTerms> CheckPutStart(const v1::PutStartRequest& request) const;
+  // Whether the key is part of a weight revision, which ordinary requests never touch. Counted.
+  bool IsManaged(std::string_view tenant_id, std::string_view key);
+  model::ObjectId NextObjectId() const;
+  void PutOne(PutTerms& terms, int index, v1::PutEntry* entry, Batch& batch);
+  void Place(PutTerms& terms, int index, const std::string& group_id, v1::PutEntry* entry,
+             Batch& batch);
+  void RefuseForRoom(std::string_view tenant_id, uint64_t extent_bytes, v1::PutEntry* entry);
+  void FillPermits(const std::string& tenant_id, v1::PutStartReply* reply) const;
+  Status CheckPutEnd(const v1::PutEndRequest& request, model::ObjectId id) const;
+  bool IsReadableOn(const pool::Slab& slab) const;
+  void GrantSlab(const pool::Slab& slab, const std::string& tenant_id,
+                 v1::LookupObjectsReply* reply) const;
+  void FillObjectInfo(const pool::Object& object, int64_t now_ms, v1::ObjectInfo* info) const;
+
   bool InGrace(int64_t now_ms) const { return now_ms < grace_until_ms_; }
   void LookAgain(std::string_view node_id);
   std::set<std::string> UsableNodes() const;
@@ -128,6 +174,7 @@ class Engine {
   ReplicatedState state_;
   weights::Deadlines deadlines_;
   NodeRegistry nodes_;
+  ObjectActivity activity_;
   int64_t grace_until_ms_ = 0;
   bool grace_over_ = false;
   std::set<model::ImportId> recheck_;

@@ -57,14 +57,15 @@ Status Engine::Run(const v1::BeginImportRequest& request, v1::BeginImportReply* 
     std::vector<model::PlannedParticipant> participants;
     participants.reserve(static_cast<size_t>(request.participants_size()));
     for (const auto& one : request.participants()) participants.push_back(codec::FromProto(one));
-    MC_ASSIGN_OR_RETURN(
-        const std::vector<objects::Event> space,
-        objects::PlanReservation(state_.objects, {.import_id = decision.import_id,
-                                                  .participants = &participants,
-                                                  .preferred_host_id = request.preferred_host_id(),
-                                                  .usable_nodes = UsableNodes()}));
+    const Result<std::vector<objects::Event>> space = objects::PlanReservation(
+        state_.objects, {.import_id = decision.import_id,
+                         .participants = &participants,
+                         .preferred_host_id = request.preferred_host_id(),
+                         .usable_nodes = UsableNodes()});
+    if (space.status().code() == Code::kExhausted) return MakeRoomFor(participants, space.status(), batch);
+    MC_RETURN_IF_ERROR(space.status());
     batch.Emit(decision.events);
-    batch.Emit(space);
+    batch.Emit(*space);
   } else {
     batch.Emit(decision.events);
   }
@@ -116,6 +117,31 @@ Status Engine::Run(const v1::GetImportRequest& request, v1::GetImportReply* repl
     return OkStatus();
   }
   return FillOpenImport(*revision, request, reply);
+}
+
+// Weights come before ordinary objects: what those can give up makes room, and the caller is to ask
+// again. EXHAUSTED, as it was: that is not enough.
+Status Engine::MakeRoomFor(const std::vector<model::PlannedParticipant>& participants,
+                           const Status& exhausted, Batch& batch) {
+  uint64_t needed = 0;
+  uint64_t largest = 0;
+  for (const model::PlannedParticipant& participant : participants) {
+    for (const model::PlannedPayload& payload : participant.payloads) {
+      needed += objects::ChargedBytes(payload.bytes);
+      largest = std::max(largest, objects::ChargedBytes(payload.bytes));
+    }
+  }
+  // What is free lies in pieces on several nodes, and a payload in one.
+  const std::set<std::string> usable = UsableNodes();
+  needed += largest * usable.size();
+  uint64_t free = 0;
+  for (const objects::Node& node : state_.objects.nodes()) {
+    if (usable.contains(node.address.node_id)) free += node.free_bytes();
+  }
+  const uint64_t short_of = needed > free ? needed - free : objects::kChargeUnit;
+  if (!ReclaimForImport(short_of, batch)) return exhausted;
+  return Unavailable(fmt::format("{} bytes of ordinary objects are making room, ask again: {}",
+                                 short_of, exhausted.message()));
 }
 
 // Extents and WRITE grants of the participants asked for; METADATA_WRITE (which seals too) of every
@@ -250,7 +276,12 @@ void Engine::FillProgress(const weights::Participant& participant, std::string_v
 
 std::set<std::string> Engine::UsableNodes() const {
   const objects::NodeLiveness liveness = nodes_.Assumed(state_.objects, /*grace=*/false);
-  return {liveness.reporting.begin(), liveness.reporting.end()};
+  std::set<std::string> usable;
+  for (const std::string& node_id : liveness.reporting) {
+    const objects::Node* node = state_.objects.FindNode(node_id);
+    if (node != nullptr && !node->objects_only) usable.insert(node_id);
+  }
+  return usable;
 }
 
 // One node: the one where the reservation begins (objects/reservation.h), so that a small import
@@ -262,7 +293,7 @@ std::vector<std::string> Engine::MetadataNodes(std::string_view preferred_host_i
     return !preferred_host_id.empty() && node.address.host_id == preferred_host_id;
   };
   for (const objects::Node& node : state_.objects.nodes()) {
-    if (!liveness.reporting.contains(node.address.node_id)) continue;
+    if (!liveness.reporting.contains(node.address.node_id) || node.objects_only) continue;
     const bool better =
         best == nullptr || preferred(node) > preferred(*best) ||
         (preferred(node) == preferred(*best) && (node.free_bytes() > best->free_bytes() ||

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/probe.h"
 #include "codec/values.h"
 #include "master/engine.h"
 #include "master/version.h"
@@ -40,7 +41,8 @@ Status Engine::CheckIsOurs(const v1::RegisterNodeRequest& request) const {
   for (const uint64_t id : request.held_import_ids()) {
     MC_RETURN_IF_ERROR(CheckIsNumbered(model::ImportId(id)).WithContext("node " + node_id));
     const bool marked = known != nullptr && !request.cluster_id().empty();
-    if (marked || same_files || ours.contains(model::ImportId(id))) continue;
+    // Slabs: what this log does not know of them is dropped, which loses no weights.
+    if (marked || same_files || id == 0 || ours.contains(model::ImportId(id))) continue;
     return Corrupt(AboutNode(
         request, fmt::format("holds import {}, which the log of cluster {} does not place there: "
                              "its folder may be another cluster's (if not, remove that import)",
@@ -67,7 +69,16 @@ Status Engine::Run(const v1::RegisterNodeRequest& request, v1::RegisterNodeReply
   const model::NodeAddress address = codec::FromProto(request.address());
   MC_ASSIGN_OR_RETURN(const std::vector<objects::Event> events,
                       objects::DecideNodeJoin(state_.objects, address, request.capacity_bytes(),
-                                              request.durable_arenas()));
+                                              request.durable_arenas(), request.objects_only()));
+  const objects::Node* known = state_.objects.FindNode(address.node_id);
+  const bool memory_is_lost = known != nullptr && !request.durable_arenas() &&
+                              known->address.instance_id != address.instance_id;
+  if (memory_is_lost) {
+    if (const auto slabs = SlabsOn(address.node_id); !slabs.empty()) {
+      MC_PROBE("master.slabs_lost");
+      batch.Emit(pool::Event(pool::SlabsGone{slabs}));
+    }
+  }
   batch.Emit(events);
   nodes_.Register(address.node_id, address.instance_id, request.grant_key(), batch.now_ms());
   // A new instance may have lost what the one before it held.
@@ -112,24 +123,42 @@ Status Engine::Run(const v1::ReportNodeRequest& request, v1::ReportNodeReply* re
   return OkStatus();
 }
 
+Status Engine::Run(const v1::LeaveNodeRequest& request, v1::LeaveNodeReply*, Batch& batch) {
+  const objects::Node* node = state_.objects.FindNode(request.node_id());
+  // A repetition finds it gone.
+  if (node == nullptr || node->address.instance_id != request.instance_id()) return OkStatus();
+  if (!node->objects_only || !state_.objects.HoldsNoWeights(request.node_id())) {
+    return InvalidArgument(fmt::format(
+        "node {} holds weights, or may: only one that lends memory to objects alone can leave",
+        request.node_id()));
+  }
+  Log().info("master: node {} leaves", request.node_id());
+  Leave(request.node_id(), batch);
+  return OkStatus();
+}
+
 Status Engine::Run(const v1::GetClusterRequest&, v1::GetClusterReply* reply, Batch& batch) {
   reply->set_cluster_id(cluster_id_);
   reply->set_last_log_sequence(state_.sequence);
   reply->set_version(std::string(Version()));
   for (const objects::Node& node : state_.objects.nodes()) {
+    if (node.left) continue;
     v1::NodeStatus* status = reply->add_nodes();
     codec::ToProto(node.address, status->mutable_address());
     status->set_capacity_bytes(node.capacity_bytes);
     status->set_used_bytes(node.live_bytes + node.metadata_bytes);
     status->set_releasing_bytes(node.releasing_bytes + node.metadata_releasing_bytes);
     status->set_arena_count(node.arenas.size());
+    status->set_slab_bytes(node.slab_bytes);
+    status->set_objects_only(node.objects_only);
     const NodeRegistry::Node* present = nodes_.Find(node.address.node_id, node.address.instance_id);
     if (present == nullptr) continue;
     status->set_alive(present->alive);
     status->set_prepared_bytes(present->prepared_bytes);
     status->set_last_report_age_ms(static_cast<uint64_t>(batch.now_ms() - present->last_heard_ms));
   }
-  reply->set_object_count(state_.objects.payload_count() + state_.objects.metadata_count());
+  reply->set_object_count(state_.objects.payload_count() + state_.objects.metadata_count() +
+                          state_.pool.object_count());
   reply->set_open_imports(state_.weights.open_imports().size());
   reply->set_active_leases(state_.weights.leases().size());
   const auto& counts = state_.weights.counts();

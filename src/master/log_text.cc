@@ -25,6 +25,12 @@ std::unique_ptr<google::protobuf::Message> BodyOf(uint32_t kind) {
       return std::make_unique<v1::ArenaEvent>();
     case v1::EVENT_KIND_NODE:
       return std::make_unique<v1::NodeEvent>();
+    case v1::EVENT_KIND_SLAB:
+      return std::make_unique<v1::SlabEvent>();
+    case v1::EVENT_KIND_PUT:
+      return std::make_unique<v1::PutEvent>();
+    case v1::EVENT_KIND_TENANT:
+      return std::make_unique<v1::TenantEvent>();
     case v1::EVENT_KIND_REVISION:
       return std::make_unique<v1::RevisionEvent>();
     case v1::EVENT_KIND_LEASE:
@@ -42,6 +48,7 @@ std::unique_ptr<google::protobuf::Message> RecordOf(std::string_view section) {
   if (section == kSnapshotHeader) return std::make_unique<v1::SnapshotHeader>();
   if (section == kSnapshotObjects) return std::make_unique<v1::ObjectsRecord>();
   if (section == kSnapshotWeights) return std::make_unique<v1::WeightsRecord>();
+  if (section == kSnapshotPool) return std::make_unique<v1::PoolRecord>();
   if (section == kSnapshotCommands) return std::make_unique<v1::CommandsRecord>();
   return nullptr;
 }

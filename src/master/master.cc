@@ -150,6 +150,10 @@ void Master::Stop() {
   }
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
+  if (const Status flushed = FlushWaiting(); !flushed.ok()) {
+    Log().warn("master: what was relaxed is lost at the end: {}", flushed.ToString());
+    unwritten_.clear();
+  }
   snapshotter_.Stop();
   std::move(waiting_.begin(), waiting_.end(), std::back_inserter(left));
   waiting_.clear();
@@ -210,6 +214,8 @@ bool Master::Step() {
     more_due_ = DropSuperfluousLog() || more_due_;
     return had_calls || !batch.empty() || more_due_;
   }
+  unwritten_.clear();
+  unwritten_bytes_ = 0;
   MC_PROBE("master.append_failed");
   Log().error("master: a batch of {} bytes at log sequence {} failed: {}", batch.bytes(),
               engine_.state().sequence + 1, flushed.ToString());
@@ -242,8 +248,8 @@ std::vector<std::unique_ptr<Master::Call>> Master::RunCalls(Calls& calls, Batch&
     calls.pop_front();
     ++count;
     call->Run(engine_, batch);
-    // What it saw is durable already.
-    if (batch.empty()) {
+    // What it saw is durable already, or need not be.
+    if (!batch.must_be_durable()) {
       call->Answer();
     } else {
       ran.push_back(std::move(call));
@@ -253,15 +259,35 @@ std::vector<std::unique_ptr<Master::Call>> Master::RunCalls(Calls& calls, Batch&
 }
 
 Status Master::Flush(const Batch& batch) {
-  if (batch.empty()) return OkStatus();
-  ReplicatedState& state = engine_.state();
-  const std::string payload = batch.Serialize();
-  const oplog::LogRecordView record{state.sequence + 1, state.term, batch.now_ms(), payload};
-  MC_RETURN_IF_ERROR(seams_.log.Append(record));
-  state.sequence = record.sequence;
-  state.logged_ms = record.time_ms;
-  snapshotter_.NoteAppended(1, payload.size());
-  if (replayed_ != nullptr) VerifyReplay(record);
+  if (!batch.empty()) {
+    ReplicatedState& state = engine_.state();
+    WaitingRecord& record = unwritten_.emplace_back();
+    record.payload = batch.Serialize();
+    record.view = {state.sequence + 1, state.term, batch.now_ms(), record.payload};
+    unwritten_bytes_ += record.payload.size();
+    state.sequence = record.view.sequence;
+    state.logged_ms = record.view.time_ms;
+    if (replayed_ != nullptr) VerifyReplay(record.view);
+  }
+  if (!batch.must_be_durable() && !WaitingIsDue(batch.now_ms())) return OkStatus();
+  return FlushWaiting();
+}
+
+bool Master::WaitingIsDue(int64_t now_ms) const {
+  return !unwritten_.empty() &&
+         (unwritten_bytes_ >= options_.relaxed_bytes_max ||
+          now_ms - unwritten_.front().view.time_ms >= options_.relaxed_flush_ms);
+}
+
+Status Master::FlushWaiting() {
+  if (unwritten_.empty()) return OkStatus();
+  std::vector<oplog::LogRecordView> records;
+  records.reserve(unwritten_.size());
+  for (const WaitingRecord& record : unwritten_) records.push_back(record.view);
+  MC_RETURN_IF_ERROR(seams_.log.AppendAll(records));
+  snapshotter_.NoteAppended(records.size(), unwritten_bytes_);
+  unwritten_.clear();
+  unwritten_bytes_ = 0;
   return OkStatus();
 }
 

@@ -7,7 +7,9 @@
 //   3. append the batch to the log: one record, durable when that returns;
 //   4. only then answer everybody who was in the batch, queries too: they may have seen what it
 //   did.
-//      (A query that ran before the batch's first event is answered at once.)
+//      (A query that ran before the batch's first event is answered at once. So is everybody of a
+//      batch that has relaxed events alone: its record is queued and written with the next one, or
+//      some milliseconds later.)
 // When the append fails nobody knows whether the record is there. So: commands get
 // DURABILITY_FAILED, queries UNAVAILABLE, the state is dropped and read from the log again, and
 // service goes on; the same command id then gets the outcome that the log has, if it has one. While
@@ -89,7 +91,11 @@ class Master final : public rpc::AsyncMaster {
   Calls TakeQueued();
   // Leaves in `calls` those that did not fit into the batch.
   std::vector<std::unique_ptr<Call>> RunCalls(Calls& calls, Batch& batch);
+  // Puts the batch's record behind those that wait. It may wait, too, if nothing in it must be
+  // durable and neither time nor bytes have run out.
   Status Flush(const Batch& batch);
+  Status FlushWaiting();
+  bool WaitingIsDue(int64_t now_ms) const;
   // Of MasterOptions::clients_end_with_master.
   Status EndClients();
   void VerifyReplay(const oplog::LogRecordView& record);
@@ -113,6 +119,13 @@ class Master final : public rpc::AsyncMaster {
   bool more_due_ = false;
   Snapshotter snapshotter_;
   uint64_t dropped_before_ = 0;  // of the log
+  // Records that the log does not have yet.
+  struct WaitingRecord {
+    oplog::LogRecordView view;
+    std::string payload;
+  };
+  std::deque<WaitingRecord> unwritten_;
+  size_t unwritten_bytes_ = 0;
 
   env::Mutex mutex_;
   env::CondVar wake_;

@@ -22,10 +22,38 @@ Status CheckTtls(std::string_view kind, uint64_t least, uint64_t most) {
                   weights::kTtlMsMax, least, most));
 }
 
+constexpr int64_t kDayMs = 24ll * 3600 * 1000;
+
+Status ValidateObjects(const MasterOptions& options) {
+  MC_RETURN_IF_ERROR(CheckRange("object_lease_ms", options.object_lease_ms, 1, kDayMs));
+  MC_RETURN_IF_ERROR(CheckRange("put_ttl_ms", options.put_ttl_ms, 10, kDayMs));
+  MC_RETURN_IF_ERROR(CheckRange("soft_pin_max_ms", static_cast<int64_t>(options.soft_pin_max_ms), 0,
+                                365 * kDayMs));
+  MC_RETURN_IF_ERROR(CheckRange("soft_pin_default_ms",
+                                static_cast<int64_t>(options.soft_pin_default_ms), 0,
+                                static_cast<int64_t>(options.soft_pin_max_ms)));
+  const double high = options.eviction_high_watermark_ratio;
+  if (!(high > 0 && high <= 1)) {
+    return InvalidArgument(
+        fmt::format("expected eviction_high_watermark_ratio above 0 and up to 1, got {}", high));
+  }
+  if (!(options.eviction_ratio >= 0 && options.eviction_ratio < high)) {
+    return InvalidArgument(
+        fmt::format("expected eviction_ratio from 0 to below the high watermark {}, got {}", high,
+                    options.eviction_ratio));
+  }
+  MC_RETURN_IF_ERROR(CheckRange("slab_bytes", static_cast<int64_t>(options.slab_bytes), 65'536,
+                                int64_t{1} << 40));
+  MC_RETURN_IF_ERROR(CheckRange("lender_gone_after_ms", options.lender_gone_after_ms, 1,
+                                kDayMs));
+  MC_RETURN_IF_ERROR(CheckRange("relaxed_flush_ms", options.relaxed_flush_ms, 0, 60'000));
+  return CheckRange("relaxed_bytes_max", static_cast<int64_t>(options.relaxed_bytes_max), 0,
+                    256 << 20);
+}
+
 }  // namespace
 
 Status Validate(const MasterOptions& options) {
-  constexpr int64_t kDayMs = 24ll * 3600 * 1000;
   MC_RETURN_IF_ERROR(ValidatePolicy(options.default_policy).WithContext("default policy"));
   MC_RETURN_IF_ERROR(CheckRange("report_interval_ms", options.report_interval_ms, 1, kDayMs));
   if (options.node_dead_after_ms < 2 * options.report_interval_ms ||
@@ -36,6 +64,7 @@ Status Validate(const MasterOptions& options) {
   }
   MC_RETURN_IF_ERROR(CheckTtls("lease", options.lease_ttl_min_ms, options.lease_ttl_max_ms));
   MC_RETURN_IF_ERROR(CheckTtls("import", options.import_ttl_min_ms, options.import_ttl_max_ms));
+  MC_RETURN_IF_ERROR(ValidateObjects(options));
   MC_RETURN_IF_ERROR(
       CheckRange("removal_batch_members", options.removal_batch_members, 1, 1 << 20));
   MC_RETURN_IF_ERROR(CheckRange("batch_commands_max",

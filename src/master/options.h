@@ -27,6 +27,29 @@ struct MasterOptions {
   // Payload objects taken out of a DELETING revision per batch of the log.
   uint32_t removal_batch_members = 1024;
 
+  // ---- ordinary objects ----
+  // How long one is protected after it was looked up.
+  int64_t object_lease_ms = 10'000;
+  // How long an unfinished put survives the silence of its writer.
+  int64_t put_ttl_ms = 30'000;
+  uint64_t soft_pin_default_ms = 1'800'000;
+  uint64_t soft_pin_max_ms = 86'400'000;
+  // Soft-pinned objects go after all others; false: not at all.
+  bool evict_soft_pinned = true;
+  // Above this share of a tenant's room its oldest objects go, until so much less is used.
+  double eviction_high_watermark_ratio = 0.90;
+  double eviction_ratio = 0.05;
+  // Of a slab, where the node has so much.
+  uint64_t slab_bytes = uint64_t{64} << 20;
+  // Puts of tenants that nobody set a quota for are refused.
+  bool require_known_tenants = false;
+  // A node that lends memory to objects alone is taken to be gone for good after such a silence, and
+  // not before it counts as dead.
+  int64_t lender_gone_after_ms = 10'000;
+  // How long relaxed events may wait for the log.
+  int64_t relaxed_flush_ms = 20;
+  size_t relaxed_bytes_max = 4u << 20;
+
   // Bounds of one batch of the log: no further command is added beyond them.
   size_t batch_commands_max = 1024;
   size_t batch_bytes_max = 8u << 20;

@@ -6,6 +6,7 @@
 
 #include "codec/log_event.h"
 #include "objects/event_codec.h"
+#include "pool/event_codec.h"
 #include "weights/event_codec.h"
 
 namespace mooncake::master {
@@ -19,6 +20,10 @@ Status ApplyEvent(const v1::LogEvent& logged, int64_t logged_ms, ReplicatedState
   if (weights::HandlesKind(logged.kind())) {
     MC_ASSIGN_OR_RETURN(const weights::Event event, weights::DecodeEvent(logged));
     return state->weights.Apply(event, logged_ms);
+  }
+  if (pool::HandlesKind(logged.kind())) {
+    MC_ASSIGN_OR_RETURN(const pool::Event event, pool::DecodeEvent(logged));
+    return state->pool.Apply(event, logged_ms);
   }
   MC_ASSIGN_OR_RETURN(CommandOutcome outcome, DecodeOutcome(logged));
   return state->commands.Apply(std::move(outcome), logged_ms);
@@ -43,6 +48,22 @@ Status CheckGroup(const objects::Catalog& objects, const weights::Revision& revi
                                 group->payloads.payload_count(), group->payloads.payload_bytes()));
   }
   return OkStatus();
+}
+
+// The slabs that hold ordinary objects are the arenas without an import, of the same node and size.
+Status CheckSlabs(const objects::Catalog& objects, const pool::Catalog& pool) {
+  size_t arenas = 0;
+  for (const auto& [id, arena] : objects.arenas()) {
+    if (arena.import_id != model::ImportId() || arena.state != objects::ArenaState::kLive) continue;
+    ++arenas;
+    const pool::Slab* slab = pool.FindSlab(id);
+    if (slab == nullptr || slab->bytes != arena.bytes ||
+        slab->node_id != objects.node(arena.node).address.node_id) {
+      return Internal(fmt::format("slab {} differs from the arena of that number", id.value));
+    }
+  }
+  if (arenas == pool.slabs().size()) return OkStatus();
+  return Internal(fmt::format("{} slabs lie in {} arenas", pool.slabs().size(), arenas));
 }
 
 }  // namespace
@@ -75,6 +96,8 @@ Status ReplicatedState::ApplyRecord(const oplog::LogRecordView& record) {
 Status ReplicatedState::CheckInvariants() const {
   MC_RETURN_IF_ERROR(objects.CheckInvariants().WithContext("objects"));
   MC_RETURN_IF_ERROR(weights.CheckInvariants().WithContext("weights"));
+  MC_RETURN_IF_ERROR(pool.CheckInvariants().WithContext("pool"));
+  MC_RETURN_IF_ERROR(CheckSlabs(objects, pool));
   for (const auto& [id, revision] : weights.revisions()) {
     MC_RETURN_IF_ERROR(CheckGroup(objects, revision));
   }
@@ -94,6 +117,8 @@ Sha256Digest ReplicatedState::Digest() const {
   model::StateDigest digest;
   digest.Hash(objects.Digest());
   digest.Hash(weights.Digest());
+  // States from before there were ordinary objects have the digest that they had.
+  if (!pool.empty()) digest.Hash(pool.Digest());
   commands.AddTo(&digest);
   digest.Number(static_cast<uint64_t>(logged_ms));
   digest.Number(sequence);

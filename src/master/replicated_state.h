@@ -12,6 +12,7 @@
 #include "mooncake/v1/log.pb.h"
 #include "objects/catalog.h"
 #include "oplog/log_store.h"
+#include "pool/catalog.h"
 #include "weights/catalog.h"
 
 namespace mooncake::master {
@@ -22,6 +23,7 @@ inline constexpr uint32_t kOutcomeVersion = 1;
 struct ReplicatedState {
   objects::Catalog objects;
   weights::Catalog weights;
+  pool::Catalog pool;
   CommandTable commands;
   int64_t logged_ms = 0;  // of the last batch
   uint64_t sequence = 0;  // of the last record

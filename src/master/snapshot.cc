@@ -9,6 +9,7 @@
 #include "codec/values.h"
 #include "objects/snapshot_codec.h"
 #include "oplog/snapshot_frames.h"
+#include "pool/snapshot_codec.h"
 #include "weights/snapshot_codec.h"
 
 namespace mooncake::master {
@@ -35,6 +36,8 @@ v1::SnapshotHeader CountsOf(const ReplicatedState& state) {
   header.set_revision_count(state.weights.revisions().size());
   header.set_lease_count(state.weights.leases().size());
   header.set_outcome_count(state.commands.outcome_count());
+  header.set_pool_object_count(state.pool.object_count());
+  header.set_pool_bytes(state.pool.used_bytes());
   return header;
 }
 
@@ -48,6 +51,8 @@ Status CompareCounts(const v1::SnapshotHeader& header, const ReplicatedState& st
            Count{"METADATA objects", header.metadata_count(), counts.metadata_count()},
            Count{"revisions", header.revision_count(), counts.revision_count()},
            Count{"leases", header.lease_count(), counts.lease_count()},
+           Count{"ordinary objects", header.pool_object_count(), counts.pool_object_count()},
+           Count{"bytes of ordinary objects", header.pool_bytes(), counts.pool_bytes()},
            Count{"command outcomes", header.outcome_count(), counts.outcome_count()},
        }) {
     if (count.recorded == count.restored) continue;
@@ -65,6 +70,7 @@ class Loader {
     if (!has_header_) return Corrupt(fmt::format("section {} comes before the header", section));
     if (section == kSnapshotObjects) return objects_.Add(record).WithContext(kSnapshotObjects);
     if (section == kSnapshotWeights) return weights_.Add(record).WithContext(kSnapshotWeights);
+    if (section == kSnapshotPool) return pool_.Add(record).WithContext(kSnapshotPool);
     if (section == kSnapshotCommands)
       return commands_.LoadSnapshot(record).WithContext(kSnapshotCommands);
     return Unsupported(fmt::format("section {} is not known here", section));
@@ -76,6 +82,7 @@ class Loader {
     decoded.header = std::move(header_);
     decoded.state.objects = objects_.Take();
     decoded.state.weights = weights_.Take();
+    decoded.state.pool = pool_.Take();
     decoded.state.commands = std::move(commands_);
     decoded.state.logged_ms = decoded.header.time_ms();
     decoded.state.sequence = decoded.header.sequence();
@@ -109,6 +116,7 @@ class Loader {
   bool has_header_ = false;
   objects::SnapshotLoader objects_;
   weights::SnapshotLoader weights_;
+  pool::SnapshotLoader pool_;
   CommandTable commands_;
 };
 
@@ -130,6 +138,7 @@ std::string EncodeSnapshot(const ReplicatedState& state, const std::string& clus
   };
   objects::SaveSnapshot(state.objects, into(kSnapshotObjects));
   weights::SaveSnapshot(state.weights, into(kSnapshotWeights));
+  pool::SaveSnapshot(state.pool, into(kSnapshotPool));
   state.commands.SaveSnapshot(into(kSnapshotCommands));
   return builder.Finish();
 }

@@ -19,6 +19,7 @@ inline constexpr uint32_t kSnapshotVersion = 1;
 inline constexpr std::string_view kSnapshotHeader = "header";
 inline constexpr std::string_view kSnapshotObjects = "objects";
 inline constexpr std::string_view kSnapshotWeights = "weight_metadata";
+inline constexpr std::string_view kSnapshotPool = "pool";  // ordinary objects; absent: none
 inline constexpr std::string_view kSnapshotCommands = "commands";
 
 std::string EncodeSnapshot(const ReplicatedState& state, const std::string& cluster_id);

@@ -204,7 +204,9 @@ class GrowingLog final : public oplog::LogStore {
         log_.Append({last + 1, before.term, before.time_ms, batch.SerializeAsString()}));
     return last;
   }
-  Status Append(const oplog::LogRecordView& record) override { return log_.Append(record); }
+  Status AppendAll(std::span<const oplog::LogRecordView> records) override {
+    return log_.AppendAll(records);
+  }
   Status Scan(uint64_t sequence, const Visitor& visit) override {
     return log_.Scan(sequence, visit);
   }

@@ -1,5 +1,8 @@
 #include "model/identity.h"
 
+#include <array>
+#include <charconv>
+
 #include "base/url_encode.h"
 
 namespace mooncake::model {
@@ -109,6 +112,30 @@ std::string PayloadKey(std::string_view group_id, std::string_view payload_name)
   key += "/payload/";
   key += payload_name;
   return key;
+}
+
+std::optional<WeightIdentity> IdentityOfKey(std::string_view tenant_id, std::string_view key) {
+  constexpr std::string_view kPrefix = "weights/";
+  if (!key.starts_with(kPrefix)) return std::nullopt;
+  std::string_view rest = key.substr(kPrefix.size());
+  std::array<std::string, 4> parts;  // namespace, resource, revision, generation
+  for (std::string& part : parts) {
+    const size_t slash = rest.find('/');
+    if (slash == std::string_view::npos) return std::nullopt;
+    Result<std::string> decoded = UrlDecode(rest.substr(0, slash));
+    if (!decoded.ok()) return std::nullopt;
+    part = *std::move(decoded);
+    rest.remove_prefix(slash + 1);
+  }
+  const bool of_group = rest == kManifestName || rest == kAffinityName ||
+                        rest.starts_with("digests/") || rest.starts_with("payload/");
+  WeightIdentity identity{std::string(tenant_id), parts[0], parts[1], parts[2], {}};
+  const char* const end = parts[3].data() + parts[3].size();
+  const auto number = std::from_chars(parts[3].data(), end, identity.weight_generation.value);
+  if (!of_group || number.ec != std::errc() || number.ptr != end) return std::nullopt;
+  // One identity, one spelling: another is another key.
+  if (!key.starts_with(GroupId(identity) + "/")) return std::nullopt;
+  return identity;
 }
 
 std::string Describe(const WeightIdentity& identity) {

@@ -133,9 +133,19 @@ std::vector<ImportId> Catalog::ImportsOn(std::string_view node_id) const {
   const Node* node = FindNode(node_id);
   if (node == nullptr) return {};
   std::set<ImportId> imports = node->metadata_of;
-  for (const ArenaId id : node->arenas) imports.insert(arenas_.at(id).import_id);
+  for (const ArenaId id : node->arenas) {
+    if (arenas_.at(id).import_id != ImportId()) imports.insert(arenas_.at(id).import_id);
+  }
   for (const ArenaId id : node->lost_arenas) imports.insert(arenas_.at(id).import_id);
   return {imports.begin(), imports.end()};
+}
+
+bool Catalog::HoldsNoWeights(std::string_view node_id) const {
+  const Node* node = FindNode(node_id);
+  if (node == nullptr) return true;
+  return node->metadata_of.empty() && node->lost_arenas.empty() &&
+         std::none_of(node->arenas.begin(), node->arenas.end(),
+                      [this](ArenaId id) { return arenas_.at(id).import_id != ImportId(); });
 }
 
 // ---- apply ----
@@ -154,6 +164,7 @@ Status Catalog::ApplyOne(const NodeJoined& event) {
     node.address = event.address;
     node.capacity_bytes = event.capacity_bytes;
     node.durable_arenas = event.durable_arenas;
+    node.objects_only = event.objects_only;
     return OkStatus();
   }
   Node& node = nodes_[*known];
@@ -161,7 +172,22 @@ Status Catalog::ApplyOne(const NodeJoined& event) {
   node.address = event.address;
   node.capacity_bytes = event.capacity_bytes;
   node.durable_arenas = event.durable_arenas;
+  node.objects_only = event.objects_only;
+  node.left = false;
   if (new_instance && !event.durable_arenas) LoseMemory(*known);
+  return OkStatus();
+}
+
+Status Catalog::ApplyOne(const NodeLeft& event) {
+  const auto index = NodeIndex(event.node_id);
+  if (!index) return Corrupt("node " + event.node_id + " leaves but never joined");
+  Node& node = nodes_[*index];
+  const std::set<ArenaId> arenas = node.arenas;
+  if (!HoldsNoWeights(event.node_id)) return Corrupt("node " + event.node_id + " leaves with weights on it");
+  for (const ArenaId id : arenas) Forget(id);
+  node.address.instance_id.clear();
+  node.capacity_bytes = 0;
+  node.left = true;
   return OkStatus();
 }
 
@@ -177,8 +203,7 @@ Status Catalog::ApplyOne(const ArenaReserved& event) {
     return Corrupt(Text(event.arena_id) + " was given already: the next one is " +
                    std::to_string(next_arena_id_));
   }
-  if (event.import_id.value == 0 || event.bytes == 0 ||
-      WouldOverflow(node.used_bytes(), event.bytes)) {
+  if (event.bytes == 0 || WouldOverflow(node.used_bytes(), event.bytes)) {
     return Corrupt(Text(event.arena_id) + " has " + std::to_string(event.bytes) + " bytes of " +
                    Text(event.import_id));
   }
@@ -186,6 +211,11 @@ Status Catalog::ApplyOne(const ArenaReserved& event) {
   if (group_it != groups_.end() && group_it->second.removed) {
     return Corrupt(Text(event.arena_id) + " belongs to " + Text(event.import_id) +
                    ", which was removed");
+  }
+  const bool slab = event.import_id == ImportId();
+  if (!slab && node.objects_only) {
+    return Corrupt(Text(event.arena_id) + " of weights lies on node " + event.node_id +
+                   ", which takes objects only");
   }
   next_arena_id_ = event.arena_id.value + 1;
   Arena& arena = arenas_[event.arena_id];
@@ -195,6 +225,10 @@ Status Catalog::ApplyOne(const ArenaReserved& event) {
   arena.bytes = event.bytes;
   node.live_bytes += event.bytes;
   node.arenas.insert(event.arena_id);
+  if (slab) {
+    node.slab_bytes += event.bytes;
+    return OkStatus();
+  }
   Group& group = groups_[event.import_id];
   group.import_id = event.import_id;
   group.arenas.push_back(event.arena_id);
@@ -400,6 +434,7 @@ void Catalog::GiveUp(ArenaId id) {
   MC_CHECK(arena.state == ArenaState::kLive);
   Node& node = nodes_[arena.node];
   node.live_bytes -= arena.bytes;
+  if (arena.import_id == ImportId()) node.slab_bytes -= arena.bytes;
   node.releasing_bytes += arena.bytes;
   arena.state = ArenaState::kReleasing;
 }
@@ -409,10 +444,13 @@ void Catalog::Forget(ArenaId id) {
   const Arena arena = it->second;
   Node& node = nodes_[arena.node];
   if (arena.state == ArenaState::kReleasing) node.releasing_bytes -= arena.bytes;
+  const bool slab = arena.import_id == ImportId();
   if (arena.state == ArenaState::kLive) node.live_bytes -= arena.bytes;
+  if (arena.state == ArenaState::kLive && slab) node.slab_bytes -= arena.bytes;
   node.arenas.erase(id);
   node.lost_arenas.erase(id);
   arenas_.erase(it);
+  if (slab) return;
   Group& group = groups_.at(arena.import_id);
   group.arenas_left -= 1;
   EraseIfEmpty(arena.import_id);
@@ -422,7 +460,7 @@ void Catalog::LoseMemory(uint32_t index) {
   const std::set<ArenaId> arenas = nodes_[index].arenas;
   for (const ArenaId id : arenas) {
     Arena& arena = arenas_.at(id);
-    if (arena.state == ArenaState::kReleasing) {
+    if (arena.state == ArenaState::kReleasing || arena.import_id == ImportId()) {
       Forget(id);
       continue;
     }

@@ -13,6 +13,8 @@
 //           v  given up
 //          LOST ---------> gone
 //
+// An arena without an import is a slab: a memory file of ordinary objects, which src/pool knows. It
+// is charged like any other, and simply gone when its node's instance ends.
 // A LOST arena is charged to nobody and its payloads are unreadable; locations still name it (look
 // at FindArena before granting access).
 //
@@ -54,8 +56,11 @@ struct Node {
   model::NodeAddress address;
   uint64_t capacity_bytes = 0;
   bool durable_arenas = false;
+  bool objects_only = false;              // takes slabs, no imports
+  bool left = false;                      // gone for good; nothing lies on it
   uint64_t live_bytes = 0;                // LIVE arenas
   uint64_t releasing_bytes = 0;           // RELEASING arenas
+  uint64_t slab_bytes = 0;                // of live_bytes: slabs
   uint64_t metadata_bytes = 0;            // METADATA of groups that exist
   uint64_t metadata_releasing_bytes = 0;  // METADATA of removed groups
   std::set<ArenaId> arenas;               // LIVE and RELEASING
@@ -126,6 +131,9 @@ class Catalog {
   // Imports with an arena (of any state) or METADATA on the node, ascending.
   std::vector<ImportId> ImportsOn(std::string_view node_id) const;
 
+  // Nothing of an import: no arena, no METADATA, nothing that it lost.
+  bool HoldsNoWeights(std::string_view node_id) const;
+
   uint64_t payload_count() const { return payload_count_; }  // all groups, removed ones excluded
   uint64_t metadata_count() const { return metadata_count_; }
 
@@ -139,6 +147,7 @@ class Catalog {
   friend class SnapshotLoader;
 
   Status ApplyOne(const NodeJoined& event);
+  Status ApplyOne(const NodeLeft& event);
   Status ApplyOne(const ArenaReserved& event);
   Status ApplyOne(const ArenasReleasing& event);
   Status ApplyOne(const ArenasReleased& event);

@@ -19,6 +19,7 @@ std::string Text(ImportId id) { return "import " + std::to_string(id.value); }
 
 struct Sums {
   uint64_t live_bytes = 0;
+  uint64_t slab_bytes = 0;
   uint64_t releasing_bytes = 0;
   uint64_t metadata_bytes = 0;
   uint64_t metadata_releasing_bytes = 0;
@@ -31,6 +32,9 @@ Status CheckNode(const Node& node, const Sums& sums) {
   const std::string name = "node " + node.address.node_id + " ";
   if (node.live_bytes != sums.live_bytes) {
     return Differs(name + "live bytes", node.live_bytes, sums.live_bytes);
+  }
+  if (node.slab_bytes != sums.slab_bytes) {
+    return Differs(name + "slab bytes", node.slab_bytes, sums.slab_bytes);
   }
   if (node.releasing_bytes != sums.releasing_bytes) {
     return Differs(name + "releasing bytes", node.releasing_bytes, sums.releasing_bytes);
@@ -121,6 +125,11 @@ Status Catalog::CheckInvariants() const {
     }
     (arena.state == ArenaState::kLost ? node.lost_arenas : node.arenas).insert(id);
   }
+  for (const auto& [id, arena] : arenas_) {
+    if (arena.import_id == ImportId() && arena.state == ArenaState::kLive) {
+      sums[arena.node].slab_bytes += arena.bytes;
+    }
+  }
   uint64_t payload_count = 0;
   uint64_t metadata_count = 0;
   for (const auto& [id, group] : groups_) {
@@ -168,6 +177,9 @@ Status Catalog::CheckGroups() const {
       return Internal(Text(id) + " is empty and was not forgotten");
     }
   }
+  arenas_seen += static_cast<size_t>(
+      std::count_if(arenas_.begin(), arenas_.end(),
+                    [](const auto& entry) { return entry.second.import_id == ImportId(); }));
   if (arenas_seen != arenas_.size()) return Differs("arenas", arenas_.size(), arenas_seen);
   return OkStatus();
 }
@@ -185,6 +197,8 @@ Sha256Digest Catalog::Digest() const {
     digest.Number(node.releasing_bytes);
     digest.Number(node.metadata_bytes);
     digest.Number(node.metadata_releasing_bytes);
+    // Only where it is so: states from before it have the digest that they had.
+    if (node.objects_only || node.left) digest.Text(node.left ? "left" : "objects only");
   }
   digest.Number(arenas_.size());
   for (const auto& [id, arena] : arenas_) {

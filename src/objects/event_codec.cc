@@ -14,6 +14,13 @@ v1::LogEvent Encode(const NodeJoined& event) {
   codec::ToProto(event.address, joined.mutable_address());
   joined.set_capacity_bytes(event.capacity_bytes);
   joined.set_durable_arenas(event.durable_arenas);
+  joined.set_objects_only(event.objects_only);
+  return codec::SealEvent(v1::EVENT_KIND_NODE, kEventVersion, body);
+}
+
+v1::LogEvent Encode(const NodeLeft& event) {
+  v1::NodeEvent body;
+  body.mutable_left()->set_node_id(event.node_id);
   return codec::SealEvent(v1::EVENT_KIND_NODE, kEventVersion, body);
 }
 
@@ -100,14 +107,16 @@ std::vector<ArenaId> ArenaIds(const google::protobuf::RepeatedField<uint64_t>& i
 
 Result<Event> DecodeNode(const std::string& bytes) {
   v1::NodeEvent body;
-  if (!body.ParseFromString(bytes) || !body.has_joined()) {
+  if (!body.ParseFromString(bytes) || body.event_case() == v1::NodeEvent::EVENT_NOT_SET) {
     return Corrupt("a logged node event is malformed");
   }
+  if (body.has_left()) return Event(NodeLeft{body.left().node_id()});
   const auto& joined = body.joined();
   NodeJoined event;
   event.address = codec::FromProto(joined.address());
   event.capacity_bytes = joined.capacity_bytes();
   event.durable_arenas = joined.durable_arenas();
+  event.objects_only = joined.objects_only();
   return Event(std::move(event));
 }
 

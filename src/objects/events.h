@@ -23,12 +23,19 @@ struct NodeJoined {
   model::NodeAddress address;
   uint64_t capacity_bytes = 0;
   bool durable_arenas = false;
+  bool objects_only = false;  // lends its memory to ordinary objects, never to weights
   friend bool operator==(const NodeJoined&, const NodeJoined&) = default;
+};
+
+// The node is gone for good. It holds no weights; what is left of its slabs goes with it.
+struct NodeLeft {
+  std::string node_id;
+  friend bool operator==(const NodeLeft&, const NodeLeft&) = default;
 };
 
 struct ArenaReserved {
   ArenaId arena_id;
-  ImportId import_id;
+  ImportId import_id;  // none: a slab of ordinary objects
   std::string node_id;
   std::string instance_id;
   uint64_t bytes = 0;
@@ -94,7 +101,7 @@ struct MetadataReleased {
 };
 
 using Event =
-    std::variant<NodeJoined, ArenaReserved, ArenasReleasing, ArenasReleased, ObjectsReserved,
+    std::variant<NodeJoined, NodeLeft, ArenaReserved, ArenasReleasing, ArenasReleased, ObjectsReserved,
                  ObjectsRemoved, GroupRemoved, MetadataStored, MetadataReleased>;
 
 }  // namespace mooncake::objects

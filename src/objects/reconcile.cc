@@ -17,7 +17,8 @@ Status ValidateAddress(const model::NodeAddress& address) {
 void CompareHeld(const Catalog& catalog, const Node& node, const HeldImport& held,
                  Reconciliation* result) {
   const Group* group = catalog.FindGroup(held.import_id);
-  if (group == nullptr || group->removed) {
+  const bool slabs = held.import_id == ImportId();
+  if (!slabs && (group == nullptr || group->removed)) {
     result->drop_imports.push_back(held.import_id);
     return;
   }
@@ -32,17 +33,23 @@ void CompareHeld(const Catalog& catalog, const Node& node, const HeldImport& hel
 }  // namespace
 
 Result<std::vector<Event>> DecideNodeJoin(const Catalog& catalog, const model::NodeAddress& address,
-                                          uint64_t capacity_bytes, bool durable_arenas) {
+                                          uint64_t capacity_bytes, bool durable_arenas,
+                                          bool objects_only) {
   MC_RETURN_IF_ERROR(ValidateAddress(address));
   if (capacity_bytes == 0) {
     return InvalidArgument("capacity_bytes of node " + address.node_id + " must not be 0");
   }
   const Node* known = catalog.FindNode(address.node_id);
   if (known != nullptr && known->address == address && known->capacity_bytes == capacity_bytes &&
-      known->durable_arenas == durable_arenas) {
+      known->durable_arenas == durable_arenas && known->objects_only == objects_only) {
     return std::vector<Event>{};
   }
-  return std::vector<Event>{NodeJoined{address, capacity_bytes, durable_arenas}};
+  if (known != nullptr && objects_only &&
+      (!catalog.HoldsNoWeights(address.node_id))) {
+    return InvalidArgument("node " + address.node_id +
+                           " holds weights and cannot become one for objects only");
+  }
+  return std::vector<Event>{NodeJoined{address, capacity_bytes, durable_arenas, objects_only}};
 }
 
 Result<Reconciliation> ReconcileReport(const Catalog& catalog, std::string_view node_id,
@@ -68,7 +75,8 @@ Result<Reconciliation> ReconcileReport(const Catalog& catalog, std::string_view 
     const Arena& arena = *catalog.FindArena(id);
     if (arena.state == ArenaState::kReleasing) {
       released.arena_ids.push_back(id);
-    } else {
+    } else if (arena.import_id != ImportId()) {
+      // A slab that is not there yet is made by its first write.
       result.missing[arena.import_id].arenas.push_back(id);
     }
   }

@@ -23,7 +23,8 @@ namespace mooncake::objects {
 // No event when the catalogue knows exactly this already. INVALID_ARGUMENT: empty node_id or
 // instance_id, text that is not UTF-8, no capacity.
 Result<std::vector<Event>> DecideNodeJoin(const Catalog& catalog, const model::NodeAddress& address,
-                                          uint64_t capacity_bytes, bool durable_arenas);
+                                          uint64_t capacity_bytes, bool durable_arenas,
+                                          bool objects_only = false);
 
 struct HeldImport {
   ImportId import_id;

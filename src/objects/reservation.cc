@@ -79,7 +79,7 @@ struct Candidate {
 std::vector<Candidate> CandidatesOf(const Catalog& catalog, const ReservationRequest& request) {
   std::vector<Candidate> candidates;
   for (const Node& node : catalog.nodes()) {
-    if (!request.usable_nodes.contains(node.address.node_id)) continue;
+    if (!request.usable_nodes.contains(node.address.node_id) || node.objects_only) continue;
     candidates.push_back(
         {&node, node.free_bytes(),
          !request.preferred_host_id.empty() && node.address.host_id == request.preferred_host_id});

@@ -22,6 +22,8 @@ void SaveNode(const Node& node, const std::function<void(std::string_view)>& add
   codec::ToProto(node.address, out.mutable_address());
   out.set_capacity_bytes(node.capacity_bytes);
   out.set_durable_arenas(node.durable_arenas);
+  out.set_objects_only(node.objects_only);
+  out.set_left(node.left);
   Add(record, add);
 }
 
@@ -119,6 +121,8 @@ Status SnapshotLoader::Load(const Record::Node& record) {
   node.address = codec::FromProto(address);
   node.capacity_bytes = record.capacity_bytes();
   node.durable_arenas = record.durable_arenas();
+  node.objects_only = record.objects_only();
+  node.left = record.left();
   return OkStatus();
 }
 
@@ -146,6 +150,9 @@ Status SnapshotLoader::Load(const Record::Arena& record) {
     return OkStatus();
   }
   node.arenas.insert(id);
+  if (arena.import_id == ImportId() && arena.state == ArenaState::kLive) {
+    node.slab_bytes += arena.bytes;
+  }
   (arena.state == ArenaState::kLive ? node.live_bytes : node.releasing_bytes) += arena.bytes;
   return OkStatus();
 }

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -40,9 +41,11 @@ class LogStore {
 
   virtual ~LogStore() = default;
 
-  // OK: the record is durable. CONFLICT: `sequence` is not the last one plus 1, or term or time_ms
-  // runs back; nothing was written. Any other code: outcome unknown, see above.
-  virtual Status Append(const LogRecordView& record) = 0;
+  // OK: the records are durable. They are written as one: all of them or none. CONFLICT: a
+  // `sequence` is not the one before plus 1, or term or time_ms runs back; nothing was written. Any
+  // other code: outcome unknown, see above.
+  virtual Status AppendAll(std::span<const LogRecordView> records) = 0;
+  Status Append(const LogRecordView& record) { return AppendAll({&record, 1}); }
 
   // Calls `visit` for every record from `sequence` on, in order; stops at its first error and
   // returns it. CORRUPT: `sequence` was dropped.

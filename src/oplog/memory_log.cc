@@ -17,35 +17,54 @@ std::unique_ptr<MemoryLog> MemoryLog::CopyOf(const MemoryLog& other, size_t reco
   return copy;
 }
 
-Status MemoryLog::Append(const LogRecordView& record) {
+Status MemoryLog::AppendAll(std::span<const LogRecordView> records) {
+  if (records.empty()) return OkStatus();
   std::function<void(size_t)> hook;
-  size_t records = 0;
+  size_t count = 0;
   Status answer;
   {
     std::lock_guard lock(mutex_);
-    if (record.sequence != records_.size() + 1) {
-      return Conflict(
-          fmt::format("expected sequence {}, got {}", records_.size() + 1, record.sequence));
-    }
-    if (!records_.empty() && record.term < records_.back().term) {
-      return Conflict(
-          fmt::format("expected term {} or more, got {}", records_.back().term, record.term));
-    }
-    if (!records_.empty() && record.time_ms < records_.back().time_ms) {
-      return Conflict(fmt::format("expected time {} ms or later, got {}", records_.back().time_ms,
-                                  record.time_ms));
+    const size_t before = records_.size();
+    for (const LogRecordView& record : records) {
+      const Status follows = CheckFollows(record);
+      if (!follows.ok()) {
+        records_.resize(before);
+        return follows;
+      }
+      records_.push_back(
+          {record.sequence, record.term, record.time_ms, std::string(record.payload)});
     }
     if (faults_left_ > 0) {
       --faults_left_;
-      answer = fault_status_.WithContext(fmt::format("append of sequence {}", record.sequence));
-      if (fault_ == AppendFault::kLost) return answer;
+      answer = fault_status_.WithContext(
+          fmt::format("append of sequence {}", records.back().sequence));
+      if (fault_ == AppendFault::kLost) {
+        records_.resize(before);
+        return answer;
+      }
     }
-    records_.push_back({record.sequence, record.term, record.time_ms, std::string(record.payload)});
-    records = records_.size();
+    count = records_.size();
     hook = on_append_;
   }
-  if (hook) hook(records);
+  if (hook) hook(count);
   return answer;
+}
+
+Status MemoryLog::CheckFollows(const LogRecordView& record) const {
+  if (record.sequence != records_.size() + 1) {
+    return Conflict(
+        fmt::format("expected sequence {}, got {}", records_.size() + 1, record.sequence));
+  }
+  if (records_.empty()) return OkStatus();
+  if (record.term < records_.back().term) {
+    return Conflict(
+        fmt::format("expected term {} or more, got {}", records_.back().term, record.term));
+  }
+  if (record.time_ms < records_.back().time_ms) {
+    return Conflict(fmt::format("expected time {} ms or later, got {}", records_.back().time_ms,
+                                record.time_ms));
+  }
+  return OkStatus();
 }
 
 Status MemoryLog::Scan(uint64_t sequence, const Visitor& visit) {

@@ -33,7 +33,7 @@ class MemoryLog final : public LogStore {
   // dropped), and its meta values.
   static std::unique_ptr<MemoryLog> CopyOf(const MemoryLog& other, size_t records);
 
-  Status Append(const LogRecordView& record) override;
+  Status AppendAll(std::span<const LogRecordView> records) override;
   Status Scan(uint64_t sequence, const Visitor& visit) override;
   Result<uint64_t> LastSequence() override;
   Result<uint64_t> FirstSequence() override;
@@ -58,6 +58,8 @@ class MemoryLog final : public LogStore {
   void Damage(size_t index, std::string payload);
 
  private:
+  Status CheckFollows(const LogRecordView& record) const;
+
   mutable env::Mutex mutex_;
   std::vector<Record> records_;  // [0, dropped_) are empty
   size_t dropped_ = 0;

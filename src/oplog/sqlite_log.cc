@@ -227,33 +227,51 @@ Status SqliteLog::ScanRows(uint64_t sequence, const Visitor& visit) {
   }
 }
 
-Status SqliteLog::Append(const LogRecordView& record) {
+Status SqliteLog::CheckFollows(std::span<const LogRecordView> records) const {
+  Tail before = tail_;
+  for (const LogRecordView& record : records) {
+    if (record.sequence != before.sequence + 1) {
+      return Conflict(fmt::format("{}: expected sequence {}, got {}", path_, before.sequence + 1,
+                                  record.sequence));
+    }
+    if (record.term < before.term) {
+      return Conflict(
+          fmt::format("{}: expected term {} or more, got {}", path_, before.term, record.term));
+    }
+    if (before.sequence > 0 && record.time_ms < before.time_ms) {
+      return Conflict(fmt::format("{}: expected time {} ms or later, got {}", path_,
+                                  before.time_ms, record.time_ms));
+    }
+    before = {record.sequence, record.term, record.time_ms};
+  }
+  return OkStatus();
+}
+
+Status SqliteLog::AppendAll(std::span<const LogRecordView> records) {
   if (options_.read_only) return InvalidArgument(fmt::format("{}: opened read-only", path_));
+  if (records.empty()) return OkStatus();
   MC_RETURN_IF_ERROR(EnsureOpen());
-  if (record.sequence != tail_.sequence + 1) {
-    return Conflict(fmt::format("{}: expected sequence {}, got {}", path_, tail_.sequence + 1,
-                                record.sequence));
-  }
-  if (record.term < tail_.term) {
-    return Conflict(
-        fmt::format("{}: expected term {} or more, got {}", path_, tail_.term, record.term));
-  }
-  if (tail_.sequence > 0 && record.time_ms < tail_.time_ms) {
-    return Conflict(fmt::format("{}: expected time {} ms or later, got {}", path_, tail_.time_ms,
-                                record.time_ms));
-  }
-  Status status = Insert(record);
+  MC_RETURN_IF_ERROR(CheckFollows(records));
+  const LogRecordView& last = records.back();
+  Status status = InsertAll(records);
   if (!status.ok()) {
     status = MakeRoom(status);
-    // What was opened anew says whether the record is there after all.
-    if (status.ok() && tail_.sequence < record.sequence) status = Insert(record);
+    // What was opened anew says whether the records are there after all: all, or none.
+    if (status.ok() && tail_.sequence < last.sequence) status = InsertAll(records);
   }
   if (!status.ok()) {
     Disconnect();
-    return status.WithContext(fmt::format("append of log sequence {}", record.sequence));
+    return status.WithContext(fmt::format("append of log sequence {}", last.sequence));
   }
-  tail_ = {record.sequence, record.term, record.time_ms};
+  tail_ = {last.sequence, last.term, last.time_ms};
   return OkStatus();
+}
+
+Status SqliteLog::InsertAll(std::span<const LogRecordView> records) {
+  if (records.size() == 1) return Insert(records.front());
+  MC_RETURN_IF_ERROR(database_->Execute("BEGIN IMMEDIATE"));
+  for (const LogRecordView& record : records) MC_RETURN_IF_ERROR(Insert(record));
+  return database_->Execute("COMMIT");
 }
 
 Status SqliteLog::Insert(const LogRecordView& record) {
@@ -263,7 +281,7 @@ Status SqliteLog::Insert(const LogRecordView& record) {
   insert_.BindInt(3, record.time_ms);
   insert_.BindBlob(4, record.payload);
   insert_.BindBlob(5, ViewOf(checksum));
-  // Outside of any transaction: the statement commits by itself, synced, when Step says done.
+  // Outside of any transaction the statement commits by itself, synced, when Step says done.
   Status status = insert_.Step().status();
   insert_.Reset();
   return status;

@@ -48,7 +48,7 @@ class SqliteLog final : public LogStore {
                                                  SqliteLogOptions options = {});
   ~SqliteLog() override;
 
-  Status Append(const LogRecordView& record) override;
+  Status AppendAll(std::span<const LogRecordView> records) override;
   Status Scan(uint64_t sequence, const Visitor& visit) override;
   Result<uint64_t> LastSequence() override;
   Result<uint64_t> FirstSequence() override;
@@ -83,6 +83,8 @@ class SqliteLog final : public LogStore {
   Result<uint64_t> ReadFirst();
   Status DropRows(uint64_t end);
   Status ScanRows(uint64_t sequence, const Visitor& visit);
+  Status CheckFollows(std::span<const LogRecordView> records) const;
+  Status InsertAll(std::span<const LogRecordView> records);
   Status Insert(const LogRecordView& record);
   Status Upsert(std::string_view key, std::string_view value);
   // After a write that failed for want of space: closes, gives the reserve back and opens again.

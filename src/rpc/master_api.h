@@ -26,6 +26,7 @@
   X(ReleaseLease)               \
   X(RemoveWeight)               \
   X(GetCluster)                 \
+  X(LeaveNode)                  \
   X(PutStart)                   \
   X(PutEnd)                     \
   X(PutRevoke)                  \

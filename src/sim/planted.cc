@@ -1,7 +1,9 @@
 #include "sim/planted.h"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
+#include <vector>
 
 #include "oplog/sqlite_database.h"
 #include "sim/channels.h"
@@ -16,9 +18,9 @@ class WatchedLog : public oplog::LogStore {
   WatchedLog(std::unique_ptr<oplog::LogStore> inner, Judge& judge)
       : inner_(std::move(inner)), judge_(judge) {}
 
-  Status Append(const oplog::LogRecordView& record) override {
-    judge_.OnLogRecord(record.payload);
-    return inner_->Append(record);
+  Status AppendAll(std::span<const oplog::LogRecordView> records) override {
+    for (const oplog::LogRecordView& record : records) judge_.OnLogRecord(record.payload);
+    return inner_->AppendAll(records);
   }
   Status Scan(uint64_t sequence, const Visitor& visit) override {
     return inner_->Scan(sequence, visit);
@@ -47,11 +49,13 @@ class HastyLog final : public WatchedLog {
  public:
   using WatchedLog::WatchedLog;
 
-  Status Append(const oplog::LogRecordView& record) override {
+  Status AppendAll(std::span<const oplog::LogRecordView> records) override {
     MC_RETURN_IF_ERROR(WritePending());
-    payload_ = record.payload;
-    pending_ = record;
-    pending_->payload = payload_;
+    for (const oplog::LogRecordView& record : records) {
+      payloads_.emplace_back(record.payload);
+      pending_.push_back(record);
+      pending_.back().payload = payloads_.back();
+    }
     return OkStatus();
   }
   Status Scan(uint64_t sequence, const Visitor& visit) override {
@@ -65,13 +69,12 @@ class HastyLog final : public WatchedLog {
 
  private:
   Status WritePending() {
-    if (!pending_) return OkStatus();
-    const oplog::LogRecordView record = *std::exchange(pending_, std::nullopt);
-    return WatchedLog::Append(record);
+    const std::deque<std::string> payloads = std::exchange(payloads_, {});
+    return WatchedLog::AppendAll(std::exchange(pending_, {}));
   }
 
-  std::optional<oplog::LogRecordView> pending_;
-  std::string payload_;
+  std::vector<oplog::LogRecordView> pending_;
+  std::deque<std::string> payloads_;  // of pending_
 };
 
 void PlantMissedFence(SimCluster& cluster, const std::shared_ptr<WrittenArenas>& arenas) {
