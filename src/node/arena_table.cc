@@ -121,8 +121,7 @@ Result<env::MemoryFile> ArenaTable::Create(const Arena& arena) {
 Result<std::shared_ptr<ArenaTable::Arena>> ArenaTable::Reserve(uint64_t import_id,
                                                                uint64_t arena_id, uint64_t bytes) {
   std::lock_guard lock(mutex_);
-  if (dropped_arenas_.Contains(arena_id) ||
-      (import_id != kSlabImport && dropped_imports_.Contains(import_id))) {
+  if (dropped_arenas_.Contains(arena_id) || dropped_imports_.Contains(import_id)) {
     return NotFound(Describe(arena_id) + " of import " + std::to_string(import_id) +
                     " was dropped");
   }
