@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/digest.h"
 #include "base/log.h"
@@ -24,6 +25,7 @@
 #include "node/node.h"
 #include "node/node_agent.h"
 #include "node/node_service.h"
+#include "rpc/credentials.h"
 #include "rpc/grpc_master.h"
 #include "rpc/node_server.h"
 
@@ -47,6 +49,8 @@ struct Flags {
   bool objects_only = false;
   uint64_t capacity_bytes = uint64_t{4} << 30;
   std::optional<uint64_t> prepare_bytes;
+  std::vector<uid_t> allowed_uids;
+  rpc::CredentialSource credentials;
 };
 
 // Of the capacity, when nothing is said.
@@ -74,7 +78,17 @@ bool EndWanted(const sigset_t& signals, int64_t ms) {
   return sigtimedwait(&signals, nullptr, &wait) > 0;
 }
 
+// The socket is open to everybody where others than this user may ask; who else does is refused.
+rpc::NodeServerOptions ServerOptions(const Flags& flags) {
+  rpc::NodeServerOptions options;
+  options.allowed_uids = flags.allowed_uids;
+  if (!options.allowed_uids.empty()) options.socket_mode = 0666;
+  return options;
+}
+
 Status Serve(const Flags& flags, const sigset_t& signals) {
+  MC_ASSIGN_OR_RETURN(const rpc::Credentials credentials,
+                      rpc::ReadCredentials(rpc::WithEnvironment(flags.credentials)));
   MC_ASSIGN_OR_RETURN(const std::unique_ptr<node::Node> node,
                       node::Node::Open({.folder = flags.folder,
                                         .capacity_bytes = flags.capacity_bytes,
@@ -84,14 +98,15 @@ Status Serve(const Flags& flags, const sigset_t& signals) {
   node::NodeService service(*node);
   const std::string socket = SocketPath(flags);
   MC_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::NodeServer> server,
-                      rpc::NodeServer::StartUnix(socket, service));
+                      rpc::NodeServer::StartUnix(socket, service, ServerOptions(flags)));
   std::unique_ptr<rpc::NodeServer> tcp_server;
   if (!flags.listen.empty()) {
     MC_ASSIGN_OR_RETURN(tcp_server,
                         rpc::NodeServer::StartTcp(flags.listen, flags.advertise, service));
   }
   const std::string tcp_address = tcp_server != nullptr ? tcp_server->address() : "";
-  const auto master = std::make_shared<rpc::GrpcMaster>(flags.master);
+  const auto master =
+      std::make_shared<rpc::GrpcMaster>(flags.master, rpc::GrpcMasterOptions(), credentials);
   node::NodeAgent agent(*node, master,
                         {.host_id = env::HostId(),
                          .socket_path = socket,
@@ -154,6 +169,17 @@ int main(int argc, char** argv) {
                  "host that clients of other hosts are told, where it is not --listen's");
   app.add_flag("--objects-only", flags.objects_only,
                "lend the memory to ordinary objects, never to weights");
+  app.add_option("--allow-uid", flags.allowed_uids,
+                 "user id whose processes may use the memory, besides this user and root; "
+                 "may be given several times");
+  app.add_option("--token-file", flags.credentials.token_file,
+                 "file with the node's token; default: $MOONCAKE_TOKEN_FILE, or $MOONCAKE_TOKEN");
+  app.add_option("--tls-ca", flags.credentials.tls_ca,
+                 "PEM of who signs the Master's certificate; default: $MOONCAKE_TLS_CA");
+  app.add_option("--tls-cert", flags.credentials.tls_cert,
+                 "PEM of the node's certificate, for a Master that asks for one; default: "
+                 "$MOONCAKE_TLS_CERT");
+  app.add_option("--tls-key", flags.credentials.tls_key, "its key; default: $MOONCAKE_TLS_KEY");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warning, error or off")
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
