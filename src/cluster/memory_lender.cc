@@ -13,7 +13,7 @@
 #include "node/node_agent.h"
 #include "node/node_service.h"
 #include "rpc/grpc_master.h"
-#include "rpc/unix_node_server.h"
+#include "rpc/node_server.h"
 
 namespace mooncake::cluster {
 namespace {
@@ -56,7 +56,7 @@ class MemoryLender::Body {
     if (socket.size() > kSocketPathMax) {
       socket = "/tmp/mooncake-" + HexOf(env::SystemRandom::Instance().RandomBytes(16)) + ".sock";
     }
-    MC_ASSIGN_OR_RETURN(server_, rpc::UnixNodeServer::Start(socket, *service_));
+    MC_ASSIGN_OR_RETURN(server_, rpc::NodeServer::StartUnix(socket, *service_));
     master_ = std::make_shared<rpc::GrpcMaster>(options_.master_address);
     agent_ = std::make_unique<node::NodeAgent>(
         *node_, master_,
@@ -72,7 +72,7 @@ class MemoryLender::Body {
   const std::string folder_;
   std::unique_ptr<node::Node> node_;
   std::unique_ptr<node::NodeService> service_;
-  std::unique_ptr<rpc::UnixNodeServer> server_;
+  std::unique_ptr<rpc::NodeServer> server_;
   std::shared_ptr<rpc::GrpcMaster> master_;
   std::unique_ptr<node::NodeAgent> agent_;
 };
