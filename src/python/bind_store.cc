@@ -25,6 +25,7 @@
 #include "master/log_text.h"
 #include "python/bindings.h"
 #include "python/handles.h"
+#include "rpc/token_table.h"
 #include "transfer/copy_engine.h"
 
 namespace mooncake::python {
@@ -392,6 +393,18 @@ void BindTools(nb::module_& m) {
         return rows;
       },
       nb::arg("path"));
+  // [(name, role, tenant or None)] of a Master's token file
+  m.def(
+      "parse_tokens",
+      [](const std::string& text) {
+        nb::list rows;
+        for (const rpc::Caller& caller : Take(rpc::TokenTable::Parse(text)).callers()) {
+          rows.append(nb::make_tuple(caller.name, std::string(rpc::Name(caller.role)),
+                                     caller.tenant_id ? nb::cast(*caller.tenant_id) : nb::none()));
+        }
+        return rows;
+      },
+      nb::arg("text"));
   // (kind, [(severity, what, where, advice)])
   m.def(
       "examine_folder",
