@@ -369,6 +369,21 @@ void CopyStrided(uint64_t target, uint64_t source, uint64_t inner_bytes,
   }));
 }
 
+void BindTokens(nb::module_& m) {
+  // [(name, role, tenant or None)] of a Master's token file
+  m.def(
+      "parse_tokens",
+      [](const std::string& text) {
+        nb::list rows;
+        for (const rpc::Caller& caller : Take(rpc::TokenTable::Parse(text)).callers()) {
+          rows.append(nb::make_tuple(caller.name, std::string(rpc::Name(caller.role)),
+                                     caller.tenant_id ? nb::cast(*caller.tenant_id) : nb::none()));
+        }
+        return rows;
+      },
+      nb::arg("text"));
+}
+
 // What tools and benchmarks need besides the store's own face.
 void BindTools(nb::module_& m) {
   m.def(
@@ -393,18 +408,6 @@ void BindTools(nb::module_& m) {
         return rows;
       },
       nb::arg("path"));
-  // [(name, role, tenant or None)] of a Master's token file
-  m.def(
-      "parse_tokens",
-      [](const std::string& text) {
-        nb::list rows;
-        for (const rpc::Caller& caller : Take(rpc::TokenTable::Parse(text)).callers()) {
-          rows.append(nb::make_tuple(caller.name, std::string(rpc::Name(caller.role)),
-                                     caller.tenant_id ? nb::cast(*caller.tenant_id) : nb::none()));
-        }
-        return rows;
-      },
-      nb::arg("text"));
   // (kind, [(severity, what, where, advice)])
   m.def(
       "examine_folder",
@@ -471,6 +474,7 @@ void BindStore(nb::module_& m) {
   m.attr("StoreError") = nb::borrow(store_error);
   m.def("set_log_level", [](const std::string& level) { Check(SetLogLevel(level)); });
 
+  BindTokens(m);
   BindTools(m);
   BindImporter(m);
   nb::class_<PyStoreClient>(m, "StoreClient")
