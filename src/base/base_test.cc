@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/digest.h"
 #include "base/status.h"
 #include "base/url_encode.h"
@@ -33,9 +35,23 @@ TEST(Digest, MatchesPublishedVectors) {
   const BlockDigest empty = BlockDigestOf("", 0);
   EXPECT_EQ(HexOf({reinterpret_cast<const char*>(empty.bytes.data()), 16}),
             "99aa06d3014798d86001c324468d497f");
+  EXPECT_EQ(Xxh3Of("", 0), 0x2d06800538d394c2u);  // likewise
   // RFC 4231, test case 2.
   EXPECT_EQ(ToHex(HmacSha256("Jefe", "what do ya want for nothing?")),
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+}
+
+TEST(Digest, AChecksumOfPiecesIsThatOfTheWhole) {
+  std::string all(300'000, 0);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<char>(i * i >> 3);
+  Xxh3 pieces;
+  for (const size_t step : {1u, 63u, 64u, 1000u, 70'000u, 300'000u}) {
+    pieces.Reset();
+    for (size_t at = 0; at < all.size(); at += step) {
+      pieces.Update(all.data() + at, std::min(step, all.size() - at));
+    }
+    EXPECT_EQ(pieces.Value(), Xxh3Of(all.data(), all.size())) << step;
+  }
 }
 
 TEST(UrlEncode, RoundTripsEveryByte) {

@@ -127,14 +127,22 @@ Result<Sha256Digest> Sha256FromHex(std::string_view hex) {
   return digest;
 }
 
-BlockDigest BlockDigestOf(const void* data, size_t bytes) {
-  // The choice is made in the first call for a long input, without a lock: one thread makes it
-  // here.
+namespace {
+
+// The library chooses its instructions in the first call for a long input, without a lock: one
+// thread makes the choice here.
+void ChooseKernels() {
   static const bool chosen = [] {
     const std::array<char, 1024> zeros{};
     return XXH3_128bits(zeros.data(), zeros.size()).low64 != 0;
   }();
   MC_CHECK(chosen);
+}
+
+}  // namespace
+
+BlockDigest BlockDigestOf(const void* data, size_t bytes) {
+  ChooseKernels();
   XXH128_canonical_t canonical;
   XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, bytes));
   BlockDigest digest;
@@ -142,5 +150,29 @@ BlockDigest BlockDigestOf(const void* data, size_t bytes) {
   std::copy(std::begin(canonical.digest), std::end(canonical.digest), digest.bytes.begin());
   return digest;
 }
+
+uint64_t Xxh3Of(const void* data, size_t bytes) {
+  ChooseKernels();
+  return XXH3_64bits(data, bytes);
+}
+
+struct Xxh3::State {
+  XXH3_state_t state;
+};
+
+Xxh3::Xxh3() : state_(std::make_unique<State>()) {
+  ChooseKernels();
+  Reset();
+}
+
+Xxh3::~Xxh3() = default;
+
+void Xxh3::Reset() { MC_CHECK(XXH3_64bits_reset(&state_->state) == XXH_OK); }
+
+void Xxh3::Update(const void* data, size_t bytes) {
+  MC_CHECK(XXH3_64bits_update(&state_->state, data, bytes) == XXH_OK);
+}
+
+uint64_t Xxh3::Value() const { return XXH3_64bits_digest(&state_->state); }
 
 }  // namespace mooncake

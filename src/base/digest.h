@@ -1,5 +1,5 @@
-// The two digests of the product (ARCHITECTURE.md): SHA-256 for manifests, ids and fingerprints,
-// XXH3-128 for payload blocks.
+// The digests of the product (ARCHITECTURE.md): SHA-256 for manifests, ids and fingerprints,
+// XXH3-128 for payload blocks; and XXH3-64, the checksum of ordinary objects.
 #pragma once
 
 #include <array>
@@ -60,6 +60,27 @@ struct BlockDigest {
 inline constexpr uint64_t kDigestBlockBytes = 64 * 1024;
 
 BlockDigest BlockDigestOf(const void* data, size_t bytes);
+
+// XXH3-64, seed 0: the checksum of an ordinary object's payload.
+uint64_t Xxh3Of(const void* data, size_t bytes);
+
+// The same over bytes that come in pieces.
+class Xxh3 {
+ public:
+  Xxh3();
+  ~Xxh3();
+  Xxh3(const Xxh3&) = delete;
+  Xxh3& operator=(const Xxh3&) = delete;
+
+  void Reset();
+  void Update(const void* data, size_t bytes);
+  // Of everything since the last Reset; more may follow.
+  uint64_t Value() const;
+
+ private:
+  struct State;
+  const std::unique_ptr<State> state_;
+};
 
 // Number of digest blocks of a payload of `bytes` bytes.
 constexpr uint64_t DigestBlockCount(uint64_t bytes) {

@@ -7,10 +7,10 @@
 // straight into the caller's buffers.
 //
 // Owns: the number of its puts, a thread that keeps unfinished puts alive, channels to nodes, and
-// mappings of slabs on this host. Failures are Status values; a request is repeated while the Master
-// or a node cannot be reached, for at most `retry_ms`.
-// Threads: every method from any thread. The caller's buffers are read (put) or written (get) until
-// the call returns and never after.
+// mappings of slabs on this host. Failures are Status values; a request is repeated while the
+// Master or a node cannot be reached, for at most `retry_ms`. Threads: every method from any
+// thread. The caller's buffers are read (put) or written (get) until the call returns and never
+// after.
 #pragma once
 
 #include <cstdint>
@@ -39,12 +39,19 @@ struct ObjectClientOptions {
   int64_t retry_ms = 15'000;
   // Bytes of one request to a node that carries payload over a socket.
   uint64_t chunk_bytes = uint64_t{4} << 20;
-  // Whether a put's XXH3-64 is kept and checked by every whole read.
+  // Whether a put's XXH3-64 is kept, and checked by whole reads.
   bool checksum = true;
+  int threads = 0;  // for copies, at most kObjectThreadsMax; 0: one per processor, at most 8
   // Same-host nodes read puts from this process's memory, and this process maps their slabs. false:
   // everything goes over the socket (tests, and where the kernel forbids it).
   bool share_memory = true;
 };
+
+inline constexpr int kObjectThreadsMax = 1024;
+inline constexpr uint64_t kChunkBytesMax = uint64_t{64} << 20;
+
+// INVALID_ARGUMENT with the field and its value.
+Status Validate(const ObjectClientOptions& options);
 
 struct ConstPiece {
   const void* address = nullptr;
@@ -56,9 +63,9 @@ struct Piece {
 };
 
 struct PutItem {
-  std::string_view key;             // any bytes, not empty
-  std::vector<ConstPiece> pieces;   // concatenated they are the payload; at least one byte in all
-  std::string_view group_id = {};   // empty: none
+  std::string_view key;            // any bytes, not empty
+  std::vector<ConstPiece> pieces;  // concatenated they are the payload; at least one byte in all
+  std::string_view group_id = {};  // empty: none
 };
 struct PutOptions {
   v1::ObjectConfig config;
@@ -70,6 +77,8 @@ struct PutOptions {
 struct PutResult {
   Status status;
   bool existed = false;  // OK, and nothing was changed: the key has an object or another writer
+  // `status` is of moving bytes to a node, and not the Master's answer.
+  bool of_transfer = false;
   v1::PutRefusal refusal = v1::PUT_REFUSAL_UNSPECIFIED;
 };
 
@@ -85,12 +94,21 @@ struct RangeItem {
   std::string_view key;
   uint64_t from = 0;  // in the object
   Piece target;
+  uint64_t object_id = 0;  // not 0: of this object alone; LEASE_EXPIRED when the key has another
+};
+
+struct ReadResult {
+  Status status;
+  // Of the object; of GetRanges: what was read. Also of an object that the pieces do not fit.
+  uint64_t bytes = 0;
+  bool of_transfer = false;  // `status` is of moving bytes from nodes
 };
 
 struct ReadableObject {
   uint64_t object_id = 0;
   uint64_t bytes = 0;
   std::vector<v1::SlabExtent> replicas;
+  uint64_t lease_ms = 0;  // with `renew`: how long it is protected, from when it was asked for
 };
 
 class ObjectClient {
@@ -102,20 +120,22 @@ class ObjectClient {
   ObjectClient(const ObjectClient&) = delete;
   ObjectClient& operator=(const ObjectClient&) = delete;
 
+  // A key that is named twice is put twice, in order; not with all_or_nothing (INVALID_ARGUMENT).
   std::vector<PutResult> Put(std::span<const PutItem> items, const PutOptions& options = {});
 
-  // The object's size per entry. NOT_FOUND; NOT_READY: being written; INVALID_ARGUMENT: the pieces
-  // do not fit; UNAVAILABLE: no replica can be reached; CORRUPT: the checksum differs in every
-  // replica; LEASE_EXPIRED: the object went while it was read. What was written then is of no use.
-  std::vector<Result<uint64_t>> Get(std::span<const GetItem> items);
-  // As Get, with memory that `allocate` gives once the size is known (null: EXHAUSTED). For callers
-  // that do not know sizes.
+  // NOT_FOUND; NOT_READY: being written; INVALID_ARGUMENT: the pieces do not fit; UNAVAILABLE: no
+  // replica can be reached; CORRUPT: the checksum differs in every replica; LEASE_EXPIRED: the
+  // object went while it was read. What was written then is of no use. An object that was replaced
+  // meanwhile is read once more.
+  std::vector<ReadResult> Get(std::span<const GetItem> items);
+  // As Get, with memory that `allocate` gives once the size is known (null: EXHAUSTED). It is asked
+  // again, on the caller's thread too, for an object that was replaced while it was read. For
+  // callers that do not know sizes.
   using Allocate = std::function<void*(size_t item, uint64_t bytes)>;
-  std::vector<Result<uint64_t>> GetSized(std::span<const std::string_view> keys,
-                                         const Allocate& allocate);
-  // Bytes read per entry: the target's. Checksums are not looked at. INVALID_ARGUMENT: beyond the
-  // object's end.
-  std::vector<Result<uint64_t>> GetRanges(std::span<const RangeItem> items);
+  std::vector<ReadResult> GetSized(std::span<const std::string_view> keys,
+                                   const Allocate& allocate);
+  // Checksums are not looked at. INVALID_ARGUMENT: beyond the object's end.
+  std::vector<ReadResult> GetRanges(std::span<const RangeItem> items);
 
   // Whether it is readable now. `renew`: what is found is protected from eviction and removal for
   // the Master's lease time; without it nothing changes.
@@ -131,8 +151,8 @@ class ObjectClient {
     uint64_t removed = 0;
     uint64_t skipped = 0;  // leased, being written
   };
-  // ECMAScript, found anywhere in the key. INVALID_ARGUMENT: the pattern. The keys are matched here,
-  // page by page, so that a costly pattern is its caller's cost.
+  // ECMAScript, found anywhere in the key. INVALID_ARGUMENT: the pattern. The keys are matched
+  // here, page by page, so that a costly pattern is its caller's cost.
   Result<RemovedMany> RemoveByRegex(std::string_view pattern, bool force = false);
   Result<RemovedMany> RemoveAll(bool force = false);
 

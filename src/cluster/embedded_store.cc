@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "cluster/cluster_json.h"
+#include "cluster/store_clients.h"
 #include "env/clock.h"
 #include "env/deadline.h"
 #include "env/file.h"
@@ -88,7 +89,7 @@ class EmbeddedStore final : public OpenedStore {
   explicit EmbeddedStore(env::FolderLock lock) : lock_(std::move(lock)) {}
 
   ~EmbeddedStore() override {
-    client_.reset();
+    clients_.reset();
     agent_.reset();
     if (master_ != nullptr) master_->Stop();
     if (files_ == nullptr) return;
@@ -97,8 +98,7 @@ class EmbeddedStore final : public OpenedStore {
     }
   }
 
-  Status Start(const std::string& folder, uint64_t capacity_bytes,
-               const client::StoreClientOptions& client_options) {
+  Status Start(const std::string& folder, uint64_t capacity_bytes, const OpenOptions& options) {
     MC_RETURN_IF_ERROR(OpenLog(folder));
     const master::MasterSeams seams{
         files_->log(),
@@ -125,12 +125,13 @@ class EmbeddedStore final : public OpenedStore {
     MC_RETURN_IF_ERROR(agent_->WaitRegistered(deadline));
     // What the folder holds is known to the Master before the first call.
     MC_RETURN_IF_ERROR(agent_->ReportNow(deadline));
-    client_ = std::make_unique<client::StoreClient>(
-        api_, std::make_shared<InProcessConnector>(node_), client_options);
+    clients_ = std::make_unique<StoreClients>(api_, std::make_shared<InProcessConnector>(node_),
+                                              options.client, options.objects);
     return OkStatus();
   }
 
-  client::StoreClient& client() override { return *client_; }
+  client::StoreClient& client() override { return clients_->weights(); }
+  client::ObjectClient& objects() override { return clients_->objects(); }
   Result<std::string> DescribeCluster() override { return ClusterJson(*api_); }
 
  private:
@@ -170,7 +171,7 @@ class EmbeddedStore final : public OpenedStore {
   std::shared_ptr<rpc::MasterApi> api_;
   std::shared_ptr<node::Node> node_;
   std::unique_ptr<node::NodeAgent> agent_;
-  std::unique_ptr<client::StoreClient> client_;
+  std::unique_ptr<StoreClients> clients_;
 };
 
 // What the store has taken counts as free: its capacity must not shrink as it fills.
@@ -192,7 +193,7 @@ Result<std::unique_ptr<OpenedStore>> OpenEmbeddedStore(const std::string& folder
     MC_ASSIGN_OR_RETURN(capacity_bytes, DefaultCapacity(folder));
   }
   auto store = std::make_unique<EmbeddedStore>(std::move(lock));
-  if (const Status started = store->Start(folder, capacity_bytes, options.client); !started.ok()) {
+  if (const Status started = store->Start(folder, capacity_bytes, options); !started.ok()) {
     return started.WithContext("embedded store " + folder);
   }
   return std::unique_ptr<OpenedStore>(std::move(store));

@@ -9,6 +9,7 @@
 #include "client/session.h"
 #include "cluster/cluster_json.h"
 #include "cluster/embedded_store.h"
+#include "cluster/store_clients.h"
 #include "rpc/grpc_master.h"
 #include "rpc/status_proto.h"
 #include "rpc/unix_node_channel.h"
@@ -24,16 +25,18 @@ constexpr int64_t kConnectTimeoutMaxMs = 2'000;
 
 class RemoteStore final : public OpenedStore {
  public:
-  RemoteStore(std::shared_ptr<rpc::MasterApi> master, const client::StoreClientOptions& options)
+  RemoteStore(std::shared_ptr<rpc::MasterApi> master, const OpenOptions& options)
       : master_(std::move(master)),
-        client_(master_, std::make_shared<rpc::UnixNodeConnector>(), options) {}
+        clients_(master_, std::make_shared<rpc::UnixNodeConnector>(), options.client,
+                 options.objects) {}
 
-  client::StoreClient& client() override { return client_; }
+  client::StoreClient& client() override { return clients_.weights(); }
+  client::ObjectClient& objects() override { return clients_.objects(); }
   Result<std::string> DescribeCluster() override { return ClusterJson(*master_); }
 
  private:
   const std::shared_ptr<rpc::MasterApi> master_;
-  client::StoreClient client_;
+  StoreClients clients_;
 };
 
 Status BadUri(std::string_view uri, const std::string& why) {
@@ -55,20 +58,19 @@ Status CheckAddress(std::string_view uri, std::string_view address) {
 }
 
 Result<std::unique_ptr<OpenedStore>> OpenRemoteStore(const std::string& address,
-                                                     const client::StoreClientOptions& options,
-                                                     const rpc::CredentialSource& source) {
+                                                     const OpenOptions& options) {
   MC_ASSIGN_OR_RETURN(const rpc::Credentials credentials,
-                      rpc::ReadCredentials(rpc::WithEnvironment(source)));
+                      rpc::ReadCredentials(rpc::WithEnvironment(options.credentials)));
+  const int64_t retry_ms = std::min(options.client.retry_ms, options.objects.retry_ms);
   rpc::GrpcMasterOptions rpc_options;
   rpc_options.total_timeout_ms =
-      static_cast<int>(std::clamp<int64_t>(options.retry_ms, 1, kCallTimeoutMaxMs));
+      static_cast<int>(std::clamp<int64_t>(retry_ms, 1, kCallTimeoutMaxMs));
   rpc_options.connect_timeout_ms =
-      static_cast<int>(std::clamp<int64_t>(options.retry_ms, 1, kConnectTimeoutMaxMs));
+      static_cast<int>(std::clamp<int64_t>(retry_ms, 1, kConnectTimeoutMaxMs));
   auto master = std::make_shared<rpc::GrpcMaster>(address, rpc_options, credentials);
   // A wrong address is told here and not at the first publish.
-  const Status answered = client::Repeat({options.retry_ms, {}}, [&master] {
-    return rpc::StatusFromProto(master->GetCluster({}).status());
-  });
+  const Status answered = client::Repeat(
+      {retry_ms, {}}, [&master] { return rpc::StatusFromProto(master->GetCluster({}).status()); });
   if (!answered.ok()) return answered.WithContext("Store Master " + address);
   return std::unique_ptr<OpenedStore>(std::make_unique<RemoteStore>(std::move(master), options));
 }
@@ -78,10 +80,11 @@ Result<std::unique_ptr<OpenedStore>> OpenRemoteStore(const std::string& address,
 Result<std::unique_ptr<OpenedStore>> OpenStore(std::string_view uri, const OpenOptions& options) {
   if (uri.empty()) return BadUri(uri, "it is empty; mooncake://host:port or file:///folder");
   MC_RETURN_IF_ERROR(client::Validate(options.client));
+  MC_RETURN_IF_ERROR(client::Validate(options.objects));
   if (uri.starts_with(kClusterScheme)) {
     const std::string_view address = uri.substr(kClusterScheme.size());
     MC_RETURN_IF_ERROR(CheckAddress(uri, address));
-    return OpenRemoteStore(std::string(address), options.client, options.credentials);
+    return OpenRemoteStore(std::string(address), options);
   }
   if (uri.starts_with(kFolderScheme)) {
     if (!options.credentials.empty()) {

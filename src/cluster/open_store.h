@@ -1,9 +1,10 @@
-// Opens a store by its URI and gives the client for it.
+// Opens a store by its URI and gives the clients for it.
 //
-//   mooncake://host:port  a running cluster (gRPC to the Master, Unix sockets to nodes of this
-//   host) file:///folder        an embedded store: Master and node inside this process, durable in
-//   the
-//                         folder, one process at a time
+//   mooncake://host:port   a running cluster: gRPC to the Master, Unix sockets to nodes of this
+//   host,
+//                          TCP to those of others
+//   file:///folder         an embedded store: Master and node inside this process, durable in the
+//                          folder, one process at a time
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "client/object_client.h"
 #include "client/store_client.h"
 #include "rpc/credentials.h"
 
@@ -19,6 +21,7 @@ namespace mooncake::cluster {
 
 struct OpenOptions {
   client::StoreClientOptions client;
+  client::ObjectClientOptions objects;
   // Of an embedded store's node; 0: half of what its file system has free or the store has taken,
   // rounded down to 1 GiB steps and at least 1 GiB.
   uint64_t capacity_bytes = 0;
@@ -27,11 +30,13 @@ struct OpenOptions {
   rpc::CredentialSource credentials;
 };
 
-// A client and what it stands on; destroying it closes both, in that order.
+// The clients and what they stand on; destroying it closes both, in that order.
 class OpenedStore {
  public:
   virtual ~OpenedStore() = default;
+  // Of weights, and of ordinary objects; each is made when it is first asked for. Threads: any.
   virtual client::StoreClient& client() = 0;
+  virtual client::ObjectClient& objects() = 0;
   // Nodes, space, counts: v1.GetClusterReply as JSON (its field names; 64-bit numbers are strings).
   virtual Result<std::string> DescribeCluster() = 0;
 };

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "client/object_client.h"
 #include "client/store_client.h"
 #include "env/clock.h"
 #include "env/random.h"
@@ -195,6 +196,15 @@ class TestCluster {
     return std::make_unique<client::StoreClient>(hooked, connector_, options);
   }
 
+  std::unique_ptr<client::ObjectClient> NewObjectClient(client::ObjectClientOptions options = {},
+                                                        HookedMaster** hooks = nullptr) {
+    if (options.host_id.empty()) options.host_id = "host";
+    if (options.threads == 0) options.threads = 2;
+    auto hooked = std::make_shared<HookedMaster>(master_);
+    if (hooks != nullptr) *hooks = hooked.get();
+    return std::make_unique<client::ObjectClient>(hooked, connector_, options);
+  }
+
   v1::GetClusterReply Status() { return master_->GetCluster({}); }
   // Charged at the Master, given up ones included.
   uint64_t ChargedBytes() {
@@ -224,6 +234,11 @@ class TestCluster {
   // What a node answers to ReadMetadata is passed through this.
   std::function<Result<std::string>(const std::string& name, Result<std::string> content)>
       on_read_metadata;
+  // Called before a node writes extents, which it does not do after a failure; and with what a node
+  // has read of extents.
+  std::function<::mooncake::Status(const std::string& node_id, const v1::WriteExtents& request)>
+      on_write_extents;
+  std::function<void(v1::NodeReply* reply)> on_read_extents;
 
   static bool Eventually(const std::function<bool()>& condition, int64_t deadline_ms = 20'000) {
     const env::Deadline deadline = env::Deadline::AfterMs(deadline_ms);
@@ -268,6 +283,24 @@ class TestCluster {
     ::mooncake::Status SealImport(const v1::Grant& grant, const rpc::CallBounds&) override {
       MC_ASSIGN_OR_RETURN(const std::shared_ptr<node::Node> node, cluster_.FindNode(node_id_));
       return node->SealImport(grant);
+    }
+    Result<env::UniqueFd> OpenSlab(const v1::Grant& grant, const rpc::CallBounds&) override {
+      MC_ASSIGN_OR_RETURN(const std::shared_ptr<node::Node> node, cluster_.FindNode(node_id_));
+      return node->OpenSlab(grant);
+    }
+    Result<std::vector<::mooncake::Status>> WriteExtents(v1::WriteExtents request,
+                                                         const rpc::CallBounds&) override {
+      MC_ASSIGN_OR_RETURN(const std::shared_ptr<node::Node> node, cluster_.FindNode(node_id_));
+      if (cluster_.on_write_extents) {
+        MC_RETURN_IF_ERROR(cluster_.on_write_extents(node_id_, request));
+      }
+      return node->WriteExtents(request);
+    }
+    Result<v1::NodeReply> ReadExtents(v1::ReadExtents request, const rpc::CallBounds&) override {
+      MC_ASSIGN_OR_RETURN(const std::shared_ptr<node::Node> node, cluster_.FindNode(node_id_));
+      Result<v1::NodeReply> reply = node->ReadExtents(request);
+      if (reply.ok() && cluster_.on_read_extents) cluster_.on_read_extents(&*reply);
+      return reply;
     }
 
    private:

@@ -36,7 +36,8 @@ class DroppedIds {
  public:
   explicit DroppedIds(size_t kept_max = 65536) : kept_max_(kept_max) {}
   void Add(uint64_t id);
-  bool Contains(uint64_t id) const { return id <= floor_ || ids_.contains(id); }
+  // Ids count from 1; slabs, whose import is 0, go one by one.
+  bool Contains(uint64_t id) const { return id != 0 && (id <= floor_ || ids_.contains(id)); }
 
  private:
   size_t kept_max_;

@@ -47,6 +47,7 @@ Status NodeAgent::Register() {
   request.set_capacity_bytes(node_.capacity_bytes());
   request.set_grant_key(node_.grant_key());
   request.set_durable_arenas(node_.durable_arenas());
+  request.set_objects_only(options_.objects_only);
   request.set_cluster_id(node_.cluster_id());
   for (const HeldImport& held : node_.Report()) request.add_held_import_ids(held.import_id);
   const v1::RegisterNodeReply reply = master_->RegisterNode(request);

@@ -27,6 +27,7 @@ struct NodeAgentOptions {
   std::string host_id;
   std::string socket_path;          // empty: an embedded node
   uint64_t report_interval_ms = 0;  // 0: what the Master says
+  bool objects_only = false;        // its memory is for ordinary objects alone
 };
 
 class NodeAgent {

@@ -25,24 +25,17 @@
 #include "master/log_text.h"
 #include "python/bindings.h"
 #include "python/handles.h"
+#include "python/store_error.h"
 #include "rpc/token_table.h"
 #include "transfer/copy_engine.h"
 
 namespace mooncake::python {
 
 namespace {
-
-using client::Importer;
-using client::StoreClient;
-
-// (namespace, resource_id, revision, weight_generation, tenant_id)
-using IdentityTuple = std::tuple<std::string, std::string, std::string, uint64_t, std::string>;
-// (preferred residency, mixed_hot_ratio, migration mode), lower-case names
-using PolicyTuple = std::tuple<std::string, double, std::string>;
-
 PyObject* store_error = nullptr;
+}  // namespace
 
-[[noreturn]] void ThrowStoreError(const Status& status) {
+void ThrowStoreError(const Status& status) {
   // A signal handler's exception that cancelled the operation matters more than the cancellation.
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
   const nb::object args = nb::make_tuple(
@@ -53,15 +46,15 @@ PyObject* store_error = nullptr;
   throw nb::python_error();
 }
 
-void Check(const Status& status) {
-  if (!status.ok()) ThrowStoreError(status);
-}
+namespace {
 
-template <class T>
-T Take(Result<T> result) {
-  if (!result.ok()) ThrowStoreError(result.status());
-  return *std::move(result);
-}
+using client::Importer;
+using client::StoreClient;
+
+// (namespace, resource_id, revision, weight_generation, tenant_id)
+using IdentityTuple = std::tuple<std::string, std::string, std::string, uint64_t, std::string>;
+// (preferred residency, mixed_hot_ratio, migration mode), lower-case names
+using PolicyTuple = std::tuple<std::string, double, std::string>;
 
 // Runs `work` without the GIL.
 template <class Work>
@@ -215,7 +208,7 @@ std::unique_ptr<PyStoreClient> Open(const std::string& target,
     };
   }
   return std::make_unique<PyStoreClient>(
-      Take(WithoutGil([&] { return cluster::OpenStore(target, options); })));
+      TakeOrThrow(WithoutGil([&] { return cluster::OpenStore(target, options); })));
 }
 
 reshard::ReplicaScope ScopeByName(const std::string& name) {
@@ -238,7 +231,7 @@ std::unique_ptr<Importer> BeginImport(PyStoreClient& store, const IdentityTuple&
   request.keep_waiting = NoSignalPending;
   request.verify_replicas = ScopeByName(verify_replicas);
   StoreClient& client = store.client();
-  return Take(WithoutGil([&] { return client.BeginImport(request); }));
+  return TakeOrThrow(WithoutGil([&] { return client.BeginImport(request); }));
 }
 
 void PutFragment(Importer& importer, const std::string& participant, const std::string& fragment_id,
@@ -247,12 +240,12 @@ void PutFragment(Importer& importer, const std::string& participant, const std::
   source.address = reinterpret_cast<const void*>(address);
   source.nbytes = nbytes;
   source.strides_bytes = std::move(strides_bytes);
-  Check(WithoutGil([&] { return importer.PutFragment(participant, fragment_id, source); }));
+  ThrowUnlessOk(WithoutGil([&] { return importer.PutFragment(participant, fragment_id, source); }));
 }
 
 nb::dict Finish(Importer& importer, double timeout_seconds) {
   const client::ImportReport report =
-      Take(WithoutGil([&] { return importer.Finish(WaitFor(timeout_seconds)); }));
+      TakeOrThrow(WithoutGil([&] { return importer.Finish(WaitFor(timeout_seconds)); }));
   nb::dict stages;
   stages["copy"] = report.seconds_copy;
   stages["commit"] = report.seconds_commit;
@@ -308,7 +301,7 @@ nb::tuple Load(PyStoreClient& store, const IdentityTuple& identity, nb::handle p
   };
   StoreClient& client = store.client();
   const client::LoadReport report =
-      Take(WithoutGil([&] { return client.Load(IdentityOf(identity), targets, options); }));
+      TakeOrThrow(WithoutGil([&] { return client.Load(IdentityOf(identity), targets, options); }));
   return nb::make_tuple(ReportFields(report), ToPython(report.manifest));
 }
 
@@ -326,7 +319,7 @@ nb::tuple List(PyStoreClient& store, std::string tenant_id, std::string name_spa
   request.page_size = page_size;
   request.page_token = std::move(page_token);
   StoreClient& client = store.client();
-  const client::ListPage page = Take(WithoutGil([&] { return client.List(request); }));
+  const client::ListPage page = TakeOrThrow(WithoutGil([&] { return client.List(request); }));
   nb::list revisions;
   for (const client::RevisionView& view : page.revisions) revisions.append(ViewFields(view));
   return nb::make_tuple(revisions, page.next_page_token);
@@ -339,7 +332,7 @@ nb::dict Remove(PyStoreClient& store, const IdentityTuple& identity,
   options.wait = WaitFor(timeout_seconds);
   StoreClient& client = store.client();
   return MetadataFields(
-      Take(WithoutGil([&] { return client.Remove(IdentityOf(identity), options); })));
+      TakeOrThrow(WithoutGil([&] { return client.Remove(IdentityOf(identity), options); })));
 }
 
 void CopyStrided(uint64_t target, uint64_t source, uint64_t inner_bytes,
@@ -348,12 +341,12 @@ void CopyStrided(uint64_t target, uint64_t source, uint64_t inner_bytes,
   const size_t loops = counts.size();
   if (loops > transfer::kLoopsMax || target_strides.size() != loops ||
       source_strides.size() != loops) {
-    Check(InvalidArgument("counts and strides must have one length, at most " +
-                          std::to_string(transfer::kLoopsMax)));
+    ThrowUnlessOk(InvalidArgument("counts and strides must have one length, at most " +
+                                  std::to_string(transfer::kLoopsMax)));
   }
   if (threads < 1 || threads > client::kThreadsMax) {
-    Check(InvalidArgument("threads must be 1 to " + std::to_string(client::kThreadsMax) + ", got " +
-                          std::to_string(threads)));
+    ThrowUnlessOk(InvalidArgument("threads must be 1 to " + std::to_string(client::kThreadsMax) +
+                                  ", got " + std::to_string(threads)));
   }
   transfer::StridedCopy copy;
   copy.source = reinterpret_cast<const std::byte*>(source);
@@ -363,7 +356,7 @@ void CopyStrided(uint64_t target, uint64_t source, uint64_t inner_bytes,
   std::copy(counts.begin(), counts.end(), copy.counts.begin());
   std::copy(target_strides.begin(), target_strides.end(), copy.target_strides.begin());
   std::copy(source_strides.begin(), source_strides.end(), copy.source_strides.begin());
-  Check(WithoutGil([&] {
+  ThrowUnlessOk(WithoutGil([&] {
     transfer::CopyEngine engine({.threads = threads});
     return engine.Copy({&copy, 1});
   }));
@@ -375,7 +368,7 @@ void BindTokens(nb::module_& m) {
       "parse_tokens",
       [](const std::string& text) {
         nb::list rows;
-        for (const rpc::Caller& caller : Take(rpc::TokenTable::Parse(text)).callers()) {
+        for (const rpc::Caller& caller : TakeOrThrow(rpc::TokenTable::Parse(text)).callers()) {
           rows.append(nb::make_tuple(caller.name, std::string(rpc::Name(caller.role)),
                                      caller.tenant_id ? nb::cast(*caller.tenant_id) : nb::none()));
         }
@@ -391,7 +384,7 @@ void BindTools(nb::module_& m) {
       [](const std::string& path, uint64_t first, uint64_t limit) {
         nb::list rows;
         for (const master::LogBatchText& batch :
-             Take(WithoutGil([&] { return master::ReadLogText(path, first, limit); }))) {
+             TakeOrThrow(WithoutGil([&] { return master::ReadLogText(path, first, limit); }))) {
           rows.append(nb::make_tuple(batch.sequence, batch.term, batch.bytes, batch.json));
         }
         return rows;
@@ -402,7 +395,7 @@ void BindTools(nb::module_& m) {
       [](const std::string& path) {
         nb::list rows;
         for (const master::SnapshotRecordText& record :
-             Take(WithoutGil([&] { return master::ReadSnapshotText(path); }))) {
+             TakeOrThrow(WithoutGil([&] { return master::ReadSnapshotText(path); }))) {
           rows.append(nb::make_tuple(record.section, record.bytes, record.json));
         }
         return rows;
@@ -413,7 +406,7 @@ void BindTools(nb::module_& m) {
       "examine_folder",
       [](const std::string& folder) {
         const cluster::FolderReport report =
-            Take(WithoutGil([&] { return cluster::ExamineFolder(folder); }));
+            TakeOrThrow(WithoutGil([&] { return cluster::ExamineFolder(folder); }));
         nb::list findings;
         for (const cluster::Finding& finding : report.findings) {
           findings.append(nb::make_tuple(std::string(cluster::Name(finding.severity)), finding.what,
@@ -427,7 +420,7 @@ void BindTools(nb::module_& m) {
       "read_digests",
       [](const nb::bytes& object) {
         const client::DigestsTable table =
-            Take(client::DigestsTable::Decode({object.c_str(), object.size()}));
+            TakeOrThrow(client::DigestsTable::Decode({object.c_str(), object.size()}));
         nb::list payloads;
         for (const client::DigestsTable::Entry& entry : table.entries()) {
           nb::list blocks;
@@ -453,7 +446,7 @@ void BindImporter(nb::module_& m) {
   nb::class_<Importer>(m, "Importer")
       .def("wanted_fragments",
            [](const Importer& importer, const std::string& participant) {
-             return Take(importer.WantedFragments(participant));
+             return TakeOrThrow(importer.WantedFragments(participant));
            })
       .def("already_published", &Importer::already_published)
       .def("policy_note", &Importer::policy_note)
@@ -461,7 +454,7 @@ void BindImporter(nb::module_& m) {
            nb::arg("address"), nb::arg("nbytes"), nb::arg("strides_bytes"))
       .def("finish", &Finish, nb::arg("timeout_seconds"))
       .def("abort", [](Importer& importer, const std::string& reason) {
-        Check(WithoutGil([&] { return importer.Abort(reason); }));
+        ThrowUnlessOk(WithoutGil([&] { return importer.Abort(reason); }));
       });
 }
 
@@ -472,7 +465,7 @@ void BindStore(nb::module_& m) {
                                           "A store operation failed: (code name, message).",
                                           nullptr, nullptr);
   m.attr("StoreError") = nb::borrow(store_error);
-  m.def("set_log_level", [](const std::string& level) { Check(SetLogLevel(level)); });
+  m.def("set_log_level", [](const std::string& level) { ThrowUnlessOk(SetLogLevel(level)); });
 
   BindTokens(m);
   BindTools(m);
@@ -493,28 +486,28 @@ void BindStore(nb::module_& m) {
            [](PyStoreClient& store, const IdentityTuple& identity) {
              StoreClient& client = store.client();
              return ViewFields(
-                 Take(WithoutGil([&] { return client.GetMetadata(IdentityOf(identity)); })));
+                 TakeOrThrow(WithoutGil([&] { return client.GetMetadata(IdentityOf(identity)); })));
            })
       .def("exists",
            [](PyStoreClient& store, const IdentityTuple& identity) {
              StoreClient& client = store.client();
-             return Take(WithoutGil([&] { return client.Exists(IdentityOf(identity)); }));
+             return TakeOrThrow(WithoutGil([&] { return client.Exists(IdentityOf(identity)); }));
            })
       .def("get_size",
            [](PyStoreClient& store, const IdentityTuple& identity) {
              StoreClient& client = store.client();
-             return Take(WithoutGil([&] { return client.GetSize(IdentityOf(identity)); }));
+             return TakeOrThrow(WithoutGil([&] { return client.GetSize(IdentityOf(identity)); }));
            })
       .def("read_manifest",
            [](PyStoreClient& store, const IdentityTuple& identity) {
              StoreClient& client = store.client();
-             return ToPython(
-                 Take(WithoutGil([&] { return client.ReadManifest(IdentityOf(identity)); })));
+             return ToPython(TakeOrThrow(
+                 WithoutGil([&] { return client.ReadManifest(IdentityOf(identity)); })));
            })
       .def("describe_cluster",
            [](PyStoreClient& store) {
              cluster::OpenedStore& opened = store.opened();
-             return Take(WithoutGil([&] { return opened.DescribeCluster(); }));
+             return TakeOrThrow(WithoutGil([&] { return opened.DescribeCluster(); }));
            })
       .def("list", &List)
       .def("remove", &Remove, nb::arg("identity"), nb::arg("expected_metadata_generation").none(),

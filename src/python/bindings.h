@@ -11,6 +11,7 @@ void BindColumns(nanobind::module_& m);    // placements from columns
 void BindGeometry(nanobind::module_& m);   // boxes
 void BindPlans(nanobind::module_& m);      // transfer regions, plans
 void BindPlanner(nanobind::module_& m);    // what makes plans
-void BindStore(nanobind::module_& m);      // the store's client
+void BindStore(nanobind::module_& m);      // the store's client for weights
+void BindObjects(nanobind::module_& m);    // its client for ordinary objects
 
 }  // namespace mooncake::python

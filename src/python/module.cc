@@ -14,4 +14,5 @@ NB_MODULE(_core, m) {
   mooncake::python::BindPlans(m);
   mooncake::python::BindPlanner(m);
   mooncake::python::BindStore(m);
+  mooncake::python::BindObjects(m);
 }
