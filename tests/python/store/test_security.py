@@ -334,3 +334,33 @@ def test_tokens_from_the_command_line(tmp_path):
         mooncake("tokens", "revoke", table, name)
         assert "revoked" in mooncake(*status, "--token-file", own, status=1)
     assert "has no token named" in mooncake("tokens", "revoke", table, name, status=1)
+
+
+def test_ordinary_objects_keep_to_their_tenant(secured, monkeypatch):
+    from mooncake.store import MooncakeDistributedStore
+
+    def opened(who, tenant, lent=0):
+        monkeypatch.setenv("MOONCAKE_TOKEN", secured.tokens[who])
+        store = MooncakeDistributedStore()
+        status = store.setup(
+            "127.0.0.1", "P2PHANDSHAKE", lent, 16 << 20, "tcp", "", cluster.address,
+            tenant_id=tenant,
+        )  # fmt: skip
+        return store, status
+
+    with secured.cluster() as cluster:
+        # Memory for everybody's objects is lent with a node's token, not with a tenant's.
+        assert opened("blue", "blue", lent=16 << 20)[1] == -1
+        monkeypatch.setenv("MOONCAKE_NODE_TOKEN", secured.tokens["node"])
+        blue, status = opened("blue", "blue", lent=16 << 20)
+        assert status == 0 and blue.put("key", b"blue's") == 0
+        red, status = opened("red", "red")
+        assert status == 0 and red.get("key") == b""
+        assert red.put("key", b"red's") == 0
+        stranger, status = opened("red", "blue")
+        assert status == 0
+        assert stranger.is_exist("key") < 0 and stranger.get("key") == b""
+        assert stranger.put("other", b"x") < 0 and stranger.remove_all() <= 0
+        assert blue.get("key") == b"blue's" and red.get("key") == b"red's"
+        for store in (blue, red, stranger):
+            store.close()
