@@ -47,6 +47,9 @@ class MemoryLender::Body {
   }
 
   Status Start() {
+    MC_ASSIGN_OR_RETURN(
+        const rpc::Credentials credentials,
+        rpc::ReadCredentials(rpc::WithEnvironment(options_.credentials, rpc::As::kNode)));
     MC_RETURN_IF_ERROR(env::MakeFolders(folder_));
     MC_ASSIGN_OR_RETURN(node_, node::Node::Open({.folder = folder_ + "/node",
                                                  .capacity_bytes = options_.capacity_bytes,
@@ -57,7 +60,8 @@ class MemoryLender::Body {
       socket = "/tmp/mooncake-" + HexOf(env::SystemRandom::Instance().RandomBytes(16)) + ".sock";
     }
     MC_ASSIGN_OR_RETURN(server_, rpc::NodeServer::StartUnix(socket, *service_));
-    master_ = std::make_shared<rpc::GrpcMaster>(options_.master_address);
+    master_ = std::make_shared<rpc::GrpcMaster>(options_.master_address, rpc::GrpcMasterOptions(),
+                                                credentials);
     agent_ = std::make_unique<node::NodeAgent>(
         *node_, master_,
         node::NodeAgentOptions{
