@@ -124,17 +124,20 @@ Status Engine::Run(const v1::GetImportRequest& request, v1::GetImportReply* repl
 Status Engine::MakeRoomFor(const std::vector<model::PlannedParticipant>& participants,
                            const Status& exhausted, Batch& batch) {
   uint64_t needed = 0;
+  uint64_t largest = 0;
   for (const model::PlannedParticipant& participant : participants) {
     for (const model::PlannedPayload& payload : participant.payloads) {
       needed += objects::ChargedBytes(payload.bytes);
+      largest = std::max(largest, objects::ChargedBytes(payload.bytes));
     }
   }
-  uint64_t free = 0;
+  // What is free lies in pieces on several nodes, and a payload in one.
   const std::set<std::string> usable = UsableNodes();
+  needed += largest * usable.size();
+  uint64_t free = 0;
   for (const objects::Node& node : state_.objects.nodes()) {
     if (usable.contains(node.address.node_id)) free += node.free_bytes();
   }
-  // Where there is enough, but in pieces, a little more may do.
   const uint64_t short_of = needed > free ? needed - free : objects::kChargeUnit;
   if (!ReclaimForImport(short_of, batch)) return exhausted;
   return Unavailable(fmt::format("{} bytes of ordinary objects are making room, ask again: {}",

@@ -239,7 +239,10 @@ void Engine::Place(PutTerms& terms, int index, const std::string& group_id, v1::
   if (const pool::Tenant* tenant = state_.pool.FindTenant(request.tenant_id())) {
     // Of every replica that is asked for.
     const uint64_t charged = extent_bytes * terms.replica_num;
-    EvictToQuota(*tenant, charged, batch);
+    // In vain where it would not even fit alone.
+    if (tenant->bytes_max == 0 || charged <= tenant->bytes_max) {
+      EvictToQuota(*tenant, charged, batch);
+    }
     const bool bytes_over = tenant->bytes_max > 0 && tenant->used_bytes + charged > tenant->bytes_max;
     const uint64_t objects = tenant->object_count + tenant->unfinished_count;
     const bool objects_over = tenant->objects_max > 0 && objects + 1 > tenant->objects_max;

@@ -27,7 +27,7 @@ constexpr int64_t kEmptySlabMs = 10'000;
 pool::EvictionRules Engine::EvictionRulesAt(int64_t now_ms) const {
   return {.now_ms = now_ms,
           .lease_ms = options_.object_lease_ms,
-          .grace_before_ms = activity_.began_ms(),
+          .grace_below = activity_.first_id(),
           .grace_until_ms = activity_.grace_until_ms(),
           .evict_soft_pinned = options_.evict_soft_pinned};
 }
@@ -194,11 +194,12 @@ void Engine::DropSilentLenders(Batch& batch) {
     if (!node.objects_only || node.left || InGrace(batch.now_ms())) continue;
     const NodeRegistry::Node* present = nodes_.Find(node.address.node_id, node.address.instance_id);
     const int64_t heard_ms = present != nullptr ? present->last_heard_ms : activity_.began_ms();
-    if (batch.now_ms() - heard_ms <= options_.lender_gone_after_ms) continue;
+    const int64_t silent_ms = batch.now_ms() - heard_ms;
+    if (silent_ms <= std::max(options_.lender_gone_after_ms, options_.node_dead_after_ms)) continue;
     if (!state_.objects.HoldsNoWeights(node.address.node_id)) continue;
     MC_PROBE("master.lender_gone");
     Log().info("master: node {} lent memory and has been silent for {} ms: it is gone",
-               node.address.node_id, batch.now_ms() - heard_ms);
+               node.address.node_id, silent_ms);
     Leave(node.address.node_id, batch);
     return;  // the nodes have changed; the next round looks again
   }

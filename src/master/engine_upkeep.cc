@@ -37,7 +37,7 @@ void Engine::Serve(ReplicatedState state, int64_t now_ms) {
   deadlines_ = weights::Deadlines();
   deadlines_.Restart(state_.weights, now_ms);
   nodes_.DropStrangers(state_.objects);
-  activity_.Begin(now_ms, options_.object_lease_ms);
+  activity_.Begin(now_ms, options_.object_lease_ms, NextObjectId());
   grace_until_ms_ = now_ms + options_.node_dead_after_ms;
   grace_over_ = false;
   // What was decided but not logged before an append failed is found again so.

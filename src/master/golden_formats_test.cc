@@ -11,12 +11,93 @@
 #include "master/test_world.h"
 #include "objects/event_codec.h"
 #include "oplog/log_folder.h"
+#include "pool/event_codec.h"
 #include "weights/event_codec.h"
 
 namespace mooncake::master {
 namespace {
 
 using env::kGoldenAdvice;
+
+// Ordinary objects: put, replaced, dropped for every cause that leaves one, unreadable; of tenants
+// that come and go, and on a node that lends its memory and leaves.
+void LiveWithObjects(TestWorld& world, BookClient& client) {
+  uint64_t put_id = 0;
+  const auto start = [&](const std::string& key, const std::string& group, bool upsert) {
+    v1::PutStartRequest request;
+    request.set_client_id("writer");
+    request.set_put_id(++put_id);
+    request.set_tenant_id("tenant");
+    request.add_keys(key);
+    request.add_sizes(1'000 + put_id);
+    request.add_group_ids(group);
+    request.set_upsert(upsert);
+    request.mutable_config()->set_replica_num(2);
+    request.mutable_config()->set_data_type(v1::OBJECT_DATA_TYPE_KVCACHE);
+    request.mutable_config()->set_soft_pin(v1::SOFT_PIN_ENABLE);
+    request.mutable_config()->set_soft_pin_ttl_ms(60'000);
+    request.mutable_config()->set_hard_pin(group.empty());
+    return world.api().PutStart(request).entries(0).object_id();
+  };
+  const auto put = [&](const std::string& key, const std::string& group, bool upsert = false) {
+    v1::PutEndRequest end;
+    end.set_client_id("writer");
+    end.set_tenant_id("tenant");
+    end.add_object_ids(start(key, group, upsert));
+    ASSERT_EQ(world.api().PutEnd(end).results(0).code(), 0u);
+  };
+  v1::SetTenantRequest tenant;
+  tenant.mutable_quota()->set_tenant_id("tenant");
+  tenant.mutable_quota()->set_bytes_max(1 << 20);
+  tenant.mutable_quota()->set_objects_max(100);
+  ASSERT_EQ(world.api().SetTenant(client.Numbered(tenant)).status().code(), 0u);
+  tenant.mutable_quota()->set_tenant_id("passing");
+  ASSERT_EQ(world.api().SetTenant(client.Numbered(tenant)).status().code(), 0u);
+  tenant.set_remove(true);
+  ASSERT_EQ(world.api().SetTenant(client.Numbered(tenant)).status().code(), 0u);
+  put("kept", "");
+  put(std::string("bytes\xff\x00", 7), "group");
+  put("replaced", "group");
+  put("replaced", "group", /*upsert=*/true);
+  put("removed", "");
+  v1::RemoveObjectsRequest removal;
+  removal.set_tenant_id("tenant");
+  removal.add_keys("removed");
+  ASSERT_EQ(world.api().RemoveObjects(client.Numbered(removal)).results(0).code(), 0u);
+  v1::LookupObjectsRequest lookup;
+  lookup.set_tenant_id("tenant");
+  lookup.add_keys("kept");
+  lookup.set_locate(true);
+  const v1::ObjectEntry found = world.api().LookupObjects(lookup).entries(0);
+  v1::ReportUnreadableRequest unreadable;
+  unreadable.set_tenant_id("tenant");
+  unreadable.set_key("kept");
+  unreadable.set_object_id(found.object_id());
+  *unreadable.mutable_replica() = found.replicas(0);
+  ASSERT_EQ(world.api().ReportUnreadable(unreadable).status().code(), 0u);
+  start("unfinished", "", false);
+
+  v1::RegisterNodeRequest lender;
+  lender.mutable_address()->set_node_id("lender");
+  lender.mutable_address()->set_instance_id("i1");
+  lender.mutable_address()->set_tcp_address("127.0.0.1:12345");
+  lender.set_capacity_bytes(1 << 20);
+  lender.set_grant_key(std::string(32, 'k'));
+  lender.set_objects_only(true);
+  ASSERT_EQ(world.api().RegisterNode(lender).status().code(), 0u);
+  v1::PutStartRequest lent;
+  lent.set_client_id("writer");
+  lent.set_put_id(++put_id);
+  lent.set_tenant_id("tenant");
+  lent.add_keys("lent");
+  lent.add_sizes(10);
+  lent.mutable_config()->add_preferred_node_ids("lender");
+  ASSERT_EQ(world.api().PutStart(lent).entries(0).permits(0).instance_id(), "i1");
+  v1::LeaveNodeRequest leave;
+  leave.set_node_id("lender");
+  leave.set_instance_id("i1");
+  ASSERT_EQ(world.api().LeaveNode(leave).status().code(), 0u);
+}
 
 // Every event that a Master can log: publishes, leases that end either way, lost memory, a removal
 // that is through and one that is not, an import that is given up and one that is open.
@@ -48,6 +129,7 @@ void Live(TestWorld& world) {
   world.Report();
   world.RestartMaster();
   world.Report();
+  LiveWithObjects(world, one);
   const auto open = BookClient::Plan(BookClient::Identity(5), 2, 1, 3'000);
   const auto begun = world.api().BeginImport(one.Numbered(open));
   ASSERT_TRUE(world.WritePayloads(one, open, begun.import_id()).ok());
@@ -60,7 +142,11 @@ void Live(TestWorld& world) {
 std::string Summary(const ReplicatedState& state) {
   return "sequence " + std::to_string(state.sequence) + "\nterm " + std::to_string(state.term) +
          "\nrevisions " + std::to_string(state.weights.revisions().size()) + "\npayloads " +
-         std::to_string(state.objects.payload_count()) + "\nstate_sha256 " + ToHex(state.Digest()) +
+         std::to_string(state.objects.payload_count()) +
+         // The first version had none.
+         (state.pool.empty() ? ""
+                             : "\nordinary objects " + std::to_string(state.pool.object_count())) +
+         "\nstate_sha256 " + ToHex(state.Digest()) +
          "\n";
 }
 
@@ -124,7 +210,8 @@ std::set<std::string> LoggableEvents() {
   for (const google::protobuf::Descriptor* body :
        {v1::ObjectEvent::descriptor(), v1::ArenaEvent::descriptor(), v1::NodeEvent::descriptor(),
         v1::RevisionEvent::descriptor(), v1::LeaseEvent::descriptor(),
-        v1::TombstoneEvent::descriptor()}) {
+        v1::TombstoneEvent::descriptor(), v1::SlabEvent::descriptor(), v1::PutEvent::descriptor(),
+        v1::TenantEvent::descriptor()}) {
     for (int i = 0; i < body->field_count(); ++i) {
       names.insert(std::string(body->name()) + "." + std::string(body->field(i)->name()));
     }
@@ -155,6 +242,12 @@ std::string NameOf(const v1::LogEvent& event) {
       return NameOf<v1::LeaseEvent>(event);
     case v1::EVENT_KIND_TOMBSTONE:
       return NameOf<v1::TombstoneEvent>(event);
+    case v1::EVENT_KIND_SLAB:
+      return NameOf<v1::SlabEvent>(event);
+    case v1::EVENT_KIND_PUT:
+      return NameOf<v1::PutEvent>(event);
+    case v1::EVENT_KIND_TENANT:
+      return NameOf<v1::TenantEvent>(event);
     default:
       return "CommandOutcome";
   }
@@ -166,6 +259,9 @@ v1::LogEvent EncodedAnew(const v1::LogEvent& event) {
   }
   if (weights::HandlesKind(event.kind())) {
     return weights::EncodeEvent(weights::DecodeEvent(event).value());
+  }
+  if (pool::HandlesKind(event.kind())) {
+    return pool::EncodeEvent(pool::DecodeEvent(event).value());
   }
   return EncodeOutcome(DecodeOutcome(event).value());
 }

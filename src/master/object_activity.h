@@ -27,12 +27,15 @@ class ObjectActivity {
  public:
   // Serving began: whoever writes gets a full time of grace, leases from before are honoured for
   // one lease's length.
-  void Begin(int64_t now_ms, int64_t lease_ms) {
+  void Begin(int64_t now_ms, int64_t lease_ms, model::ObjectId first_id) {
     *this = ObjectActivity();
     began_ms_ = now_ms;
+    first_id_ = first_id;
     grace_until_ms_ = now_ms + lease_ms;
   }
   int64_t began_ms() const { return began_ms_; }
+  // Of the objects that are put from now on.
+  model::ObjectId first_id() const { return first_id_; }
   int64_t grace_until_ms() const { return grace_until_ms_; }
 
   void Heard(const std::string& client_id, int64_t now_ms) { heard_ms_[client_id] = now_ms; }
@@ -74,6 +77,7 @@ class ObjectActivity {
 
  private:
   int64_t began_ms_ = 0;
+  model::ObjectId first_id_;
   int64_t grace_until_ms_ = 0;
   int64_t next_round_ms_ = 0;
   uint64_t dice_ = 0x9e3779b97f4a7c15ull;

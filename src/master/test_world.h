@@ -116,6 +116,14 @@ class BookNode {
     ASSERT_TRUE(Honours(grant));
     arenas_[grant.import_id()].insert(grant.arena_id());
   }
+  bool Honours(const v1::ExtentPermit& permit) const {
+    return permit.instance_id() == instance_id_ &&
+           model::PermitMacMatches(Key(), codec::FromProto(permit), permit.mac());
+  }
+  void Fill(const v1::ExtentPermit& permit) {
+    ASSERT_TRUE(Honours(permit));
+    arenas_[0].insert(permit.slab_id());
+  }
   void WriteMetadata(uint64_t import_id, const std::string& name) {
     metadata_[import_id].insert(name);
   }

@@ -140,7 +140,6 @@ TEST(Catalog, EventsThatDoNotFitAreCorruptAndChangeNothing) {
   cluster.ExpectCorrupt(ArenaReserved{ArenaId(1), ImportId(1), "n1", "other", 4096});
   cluster.ExpectCorrupt(ArenaReserved{ArenaId(0), ImportId(1), "n1", "i1", 4096});
   cluster.ExpectCorrupt(ArenaReserved{ArenaId(UINT64_MAX), ImportId(1), "n1", "i1", 4096});
-  cluster.ExpectCorrupt(ArenaReserved{ArenaId(1), ImportId(0), "n1", "i1", 4096});
   cluster.ExpectCorrupt(ArenaReserved{ArenaId(1), ImportId(1), "n1", "i1", 0});
   cluster.Apply(ArenaReserved{ArenaId(5), ImportId(1), "n1", "i1", 8192});
   cluster.ExpectCorrupt(ArenaReserved{ArenaId(5), ImportId(1), "n1", "i1", 4096});
@@ -249,6 +248,44 @@ TEST(Catalog, AHundredThousandPayloadsCostLessThan250BytesEach) {
   std::printf("%.1f bytes a payload, its name of 73 included\n", each);
   EXPECT_LT(each, 250);
   EXPECT_TRUE(catalog.FindPayload(ImportId(1), plan[3].payloads[7].name).ok());
+}
+
+TEST(Catalog, SlabsAreChargedLikeArenasAndGoneWithTheirInstance) {
+  TestCluster cluster;
+  cluster.Join("n1", 1 << 20, "i1");
+  cluster.Apply(ArenaReserved{ArenaId(1), ImportId(), "n1", "i1", 8192});
+  cluster.Apply(ArenaReserved{ArenaId(2), ImportId(), "n1", "i1", 4096});
+  const Node& node = cluster.catalog().node(0);
+  EXPECT_EQ(node.slab_bytes, 12'288u);
+  EXPECT_EQ(node.live_bytes, 12'288u);
+  EXPECT_TRUE(cluster.catalog().groups().empty());
+  EXPECT_TRUE(cluster.catalog().ImportsOn("n1").empty());
+  cluster.Apply(ArenasReleasing{{ArenaId(2)}});
+  EXPECT_EQ(node.slab_bytes, 8192u);
+  EXPECT_EQ(node.releasing_bytes, 4096u);
+  EXPECT_TRUE(cluster.catalog().CheckInvariants().ok());
+  cluster.Join("n1", 1 << 20, "i2");
+  EXPECT_EQ(node.used_bytes(), 0u);
+  EXPECT_TRUE(cluster.catalog().arenas().empty());
+  EXPECT_TRUE(cluster.catalog().CheckInvariants().ok());
+}
+
+TEST(Catalog, OnlyANodeWithoutWeightsLeaves) {
+  TestCluster cluster;
+  cluster.Join("n1", 1 << 20, "i1");
+  cluster.Join("n2", 1 << 20, "i1");
+  cluster.Apply(ArenaReserved{ArenaId(1), ImportId(1), "n1", "i1", 4096});
+  cluster.Apply(ArenaReserved{ArenaId(2), ImportId(), "n2", "i1", 4096});
+  cluster.ExpectCorrupt(NodeLeft{"n1"});
+  cluster.ExpectCorrupt(NodeLeft{"n3"});
+  cluster.Apply(NodeLeft{"n2"});
+  const Node& node = cluster.catalog().node(1);
+  EXPECT_TRUE(node.left);
+  EXPECT_EQ(node.used_bytes(), 0u);
+  EXPECT_EQ(node.free_bytes(), 0u);
+  cluster.Join("n2", 1 << 20, "i1");
+  EXPECT_FALSE(node.left);
+  EXPECT_TRUE(cluster.catalog().CheckInvariants().ok());
 }
 
 }  // namespace

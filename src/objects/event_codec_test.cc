@@ -13,6 +13,7 @@ namespace {
 std::vector<Event> OneOfEach() {
   return {
       NodeJoined{{"n1", "i1", "host", "/run/n1.sock"}, 1ull << 40, true},
+      NodeLeft{"n1"},
       ArenaReserved{ArenaId(1), ImportId(2), "n1", "i1", 1 << 20},
       ObjectsReserved{
           ImportId(2), 3, {{"a", 10, 0, ArenaId(1), 0}, {"b", 1ull << 33, 7, ArenaId(1), 4096}}},

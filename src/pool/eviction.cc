@@ -128,7 +128,7 @@ std::vector<ObjectId> Unique(std::vector<ObjectId> ids) {
 }  // namespace
 
 int64_t ProtectedUntil(const Catalog& catalog, const Object& object, const EvictionRules& rules) {
-  const bool unknown = object.ready_ms < rules.grace_before_ms;
+  const bool unknown = object.object_id < rules.grace_below;
   return std::max(catalog.LeaseOf(object), unknown ? rules.grace_until_ms : 0);
 }
 
