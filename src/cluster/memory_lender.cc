@@ -13,6 +13,7 @@
 #include "node/node_agent.h"
 #include "node/node_service.h"
 #include "rpc/grpc_master.h"
+#include "rpc/status_proto.h"
 #include "rpc/unix_node_server.h"
 
 namespace mooncake::cluster {
@@ -38,6 +39,7 @@ class MemoryLender::Body {
     // A call to a Master that is away would hold the agent's thread for its whole time-out.
     if (master_ != nullptr) master_->Cancel();
     agent_.reset();
+    if (registered_) Leave();
     server_.reset();
     service_.reset();
     node_.reset();
@@ -62,14 +64,30 @@ class MemoryLender::Body {
         *node_, master_,
         node::NodeAgentOptions{
             .host_id = env::HostId(), .socket_path = socket, .objects_only = true});
-    return agent_->WaitRegistered(env::Deadline::AfterMs(options_.register_timeout_ms));
+    MC_RETURN_IF_ERROR(
+        agent_->WaitRegistered(env::Deadline::AfterMs(options_.register_timeout_ms)));
+    registered_ = true;
+    return OkStatus();
   }
 
   const std::string& node_id() const { return options_.node_id; }
 
  private:
+  // So that nothing is placed here any more. A Master that does not hear it finds out by silence.
+  void Leave() {
+    rpc::GrpcMaster master(
+        options_.master_address,
+        {.connect_timeout_ms = 500, .attempt_timeout_ms = 1'000, .total_timeout_ms = 1'000});
+    v1::LeaveNodeRequest request;
+    request.set_node_id(node_->node_id());
+    request.set_instance_id(node_->instance_id());
+    const Status left = rpc::StatusFromProto(master.LeaveNode(request).status());
+    if (!left.ok()) Log().warn("memory lender {}: {}", options_.node_id, left.ToString());
+  }
+
   const MemoryLenderOptions options_;
   const std::string folder_;
+  bool registered_ = false;
   std::unique_ptr<node::Node> node_;
   std::unique_ptr<node::NodeService> service_;
   std::unique_ptr<rpc::UnixNodeServer> server_;
