@@ -28,7 +28,7 @@ def _repeat_everywhere(commands: Any) -> None:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs one command; returns its exit status (0 well, 1 refused or failed, 2 misused)."""
-    from . import conformance, doctor, inspect, plan, status, weights
+    from . import conformance, doctor, inspect, objects, plan, status, weights
 
     parser = argparse.ArgumentParser(
         prog="mooncake", description="Model weight revisions: store, find, load, look inside."
@@ -41,7 +41,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (weights, status, plan, inspect, doctor, conformance):
+    for module in (weights, objects, status, plan, inspect, doctor, conformance):
         module.add_commands(commands)
     _repeat_everywhere(commands)
     for stream in (sys.stdout, sys.stderr):

@@ -28,11 +28,11 @@ def store(own_cluster, monkeypatch):
     made.close()
 
 
-def _until(condition, seconds=30.0):
+def _wait_until(condition, seconds=30.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.02)  # between two looks
+        time.sleep(0.02)  # a poll with a deadline
 
 
 def test_a_master_that_is_killed(own_cluster, store):
@@ -58,7 +58,7 @@ def test_a_master_that_is_killed(own_cluster, store):
     assert store.get_replica_desc("k") == []
     # It comes back, and nothing has to be set up again.
     own_cluster.master.start()
-    _until(lambda: store.is_exist("k") == 1)
+    _wait_until(lambda: store.is_exist("k") == 1)
     assert (
         store.is_exist("removed") == 0 and store.get("k") == content and store.health_check() == 0
     )
@@ -70,10 +70,10 @@ def test_a_node_that_is_killed(own_cluster, store):
     [node] = own_cluster.nodes
     node.kill()
     assert store.get("k") in (b"", payload(1, 100_000))  # its memory may be mapped here still
-    _until(lambda: store.is_exist("k") == 0)
+    _wait_until(lambda: store.is_exist("k") == 0)
     assert store.get("k") == b"" and store.put("l", b"v") == -200
     node.start()
-    _until(lambda: store.put("l", b"v") == 0)
+    _wait_until(lambda: store.put("l", b"v") == 0)
     assert store.get("l") == b"v" and store.get("k") == b""
 
 
@@ -101,9 +101,9 @@ def test_a_lender_that_is_killed(own_cluster, store):
         assert store.get("there") == content and len(store.get_replica_desc("both")) == 2
         lender.kill()
         lender.wait()
-        _until(lambda: store.is_exist("there") == 0)
+        _wait_until(lambda: store.is_exist("there") == 0)
         assert store.get("both") == content  # another copy
-        _until(lambda: store.put("there", b"again") == 0 and store.get("there") == b"again")
+        _wait_until(lambda: store.put("there", b"again") == 0 and store.get("there") == b"again")
     finally:
         lender.kill()
         lender.wait()

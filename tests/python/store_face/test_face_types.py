@@ -138,6 +138,7 @@ def _config(**attributes):
         ({"group_ids": []}, codes.INVALID_PARAMS),
         ({"group_ids": ["a", "b"]}, codes.INVALID_PARAMS),
         ({"replica_num": 3}, 0),  # best effort: one node, one copy
+        ({"replica_num": 1 << 40}, 0),
         ({"preferred_segment": "nobody:1"}, 0),
         ({"preferred_segments": ["nobody:1", "nobody:2"]}, 0),
     ],
