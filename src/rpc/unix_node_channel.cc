@@ -52,7 +52,7 @@ Result<UnixNodeChannel::Answer> UnixNodeChannel::Call(v1::NodeRequest* request,
   const uint64_t request_id = next_request_id_++;
   request->set_request_id(request_id);
   const std::string bytes = request->SerializeAsString();
-  for (bool reused = connection_ != nullptr;; reused = false) {
+  for (bool reused = connection_ != nullptr && !connection_->IsForeign();; reused = false) {
     Status status = EnsureConnected(bounds);
     if (status.ok()) {
       Result<Answer> answer = Exchange(bytes, request_id, bounds);
@@ -71,7 +71,7 @@ Result<UnixNodeChannel::Answer> UnixNodeChannel::Call(v1::NodeRequest* request,
 }
 
 Status UnixNodeChannel::EnsureConnected(const CallBounds& bounds) {
-  if (connection_ != nullptr) return OkStatus();
+  if (connection_ != nullptr && !connection_->IsForeign()) return OkStatus();
   MC_ASSIGN_OR_RETURN(env::Interrupter made, env::Interrupter::Create());
   // Connecting waits only while the node's queue is full.
   MC_ASSIGN_OR_RETURN(env::UnixSocket socket,

@@ -5,6 +5,8 @@
 // Threads: any; calls wait for each other, each within its own bounds.
 #pragma once
 
+#include <unistd.h>
+
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -31,6 +33,9 @@ class UnixNodeChannel final : public WireNodeChannel {
         : interrupter(std::move(made)), socket(std::move(connected)) {
       socket.Watch(interrupter);
     }
+    // After a fork two processes have it, and the node would read the other one's memory.
+    bool IsForeign() const { return pid != ::getpid(); }
+    const pid_t pid = ::getpid();
     env::Interrupter interrupter;
     env::UnixSocket socket;
   };

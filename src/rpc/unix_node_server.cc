@@ -121,7 +121,10 @@ void UnixNodeServer::Reap() {
 void UnixNodeServer::Serve(Connection* connection) {
   const Result<env::PeerCredentials> known = connection->socket.Peer();
   const Status admitted = known.ok() ? Admit(*known) : known.status();
-  const env::PeerCredentials peer = known.ok() ? *known : env::PeerCredentials{};
+  const Result<env::PeerProcess> process = env::PeerProcess::OfSocket(connection->socket.fd());
+  NodePeer peer;
+  if (known.ok()) peer.name = fmt::format("process {}", known->pid);
+  if (process.ok()) peer.process = &*process;
   Status why;
   int wait_ms = admitted.ok() ? kFirstRequestMs : kRefusalMs;
   while (ServeOne(connection, peer, admitted, wait_ms, &why)) {
@@ -129,7 +132,7 @@ void UnixNodeServer::Serve(Connection* connection) {
     wait_ms = options_.idle_timeout_ms;
   }
   if (!why.ok() && why.code() != Code::kCancelled) {
-    Log().info("node: connection of pid {} on {} ends: {}", peer.pid, path(), why.ToString());
+    Log().info("node: connection of {} on {} ends: {}", peer.name, path(), why.ToString());
   }
   connection->socket.Shutdown();
   {
@@ -140,8 +143,8 @@ void UnixNodeServer::Serve(Connection* connection) {
   room_.notify_all();
 }
 
-bool UnixNodeServer::ServeOne(Connection* connection, const env::PeerCredentials& peer,
-                              const Status& admitted, int wait_ms, Status* why) {
+bool UnixNodeServer::ServeOne(Connection* connection, const NodePeer& peer, const Status& admitted,
+                              int wait_ms, Status* why) {
   env::UnixSocket& socket = connection->socket;
   // A client that was idle for so long hears it when it has a request: its connection is gone.
   if (!socket.WaitReadable(env::Deadline::AfterMs(wait_ms)).ok()) return false;
@@ -175,8 +178,8 @@ Status UnixNodeServer::Admit(const env::PeerCredentials& peer) const {
   return OkStatus();
 }
 
-Status UnixNodeServer::Answer(env::UnixSocket& socket, const env::PeerCredentials& peer,
-                              const Status& admitted, const env::Frame& frame) {
+Status UnixNodeServer::Answer(env::UnixSocket& socket, const NodePeer& peer, const Status& admitted,
+                              const env::Frame& frame) {
   v1::NodeRequest request;
   if (!request.ParseFromString(frame.bytes)) {
     return InvalidArgument(

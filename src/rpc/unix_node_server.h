@@ -80,13 +80,13 @@ class UnixNodeServer {
   void Serve(Connection* connection);
   // Serves one request that comes within `wait_ms`. False: the connection ends, `why` says why
   // unless the peer closed it.
-  bool ServeOne(Connection* connection, const env::PeerCredentials& peer, const Status& admitted,
-                int wait_ms, Status* why);
+  bool ServeOne(Connection* connection, const NodePeer& peer, const Status& admitted, int wait_ms,
+                Status* why);
   // False: it was closed meanwhile, to make room.
   bool SetBusy(Connection* connection, bool busy);
   // Why this peer gets no answer but this one.
   Status Admit(const env::PeerCredentials& peer) const;
-  Status Answer(env::UnixSocket& socket, const env::PeerCredentials& peer, const Status& admitted,
+  Status Answer(env::UnixSocket& socket, const NodePeer& peer, const Status& admitted,
                 const env::Frame& frame);
 
   const env::Interrupter interrupter_;
