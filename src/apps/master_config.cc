@@ -8,6 +8,8 @@
 #include <functional>
 #include <map>
 
+#include "rpc/host_port.h"
+
 namespace mooncake::apps {
 namespace {
 
@@ -81,6 +83,11 @@ const std::map<std::string, Setter, std::less<>>& Setters() {
       {"listen", Text(&C::listen)},
       {"folder", Text(&C::folder)},
       {"log_level", Text(&C::log_level)},
+      {"token_file", Text(&C::token_file)},
+      {"tls_cert", Text(&C::tls_cert)},
+      {"tls_key", Text(&C::tls_key)},
+      {"tls_client_ca", Text(&C::tls_client_ca)},
+      {"insecure", Flag(&C::insecure)},
       {"default_weight_preferred_residency", SetResidency},
       {"default_weight_mixed_hot_ratio", SetRatio},
       {"default_weight_migration_mode", SetMigrationMode},
@@ -109,6 +116,28 @@ const std::map<std::string, Setter, std::less<>>& Setters() {
        Whole([](C * c) -> auto& { return c->weight_migration_max_bytes_per_round; })},
   };
   return *kSetters;
+}
+
+// What is only safe where nobody else's packets come, unless the operator says so.
+Status CheckExposure(const MasterConfig& config) {
+  // What is wrong with the address is said by who binds it.
+  const Result<rpc::HostPort> listen = rpc::SplitHostPort(config.listen);
+  if (!listen.ok() || config.insecure || rpc::IsLoopback(listen->host)) return OkStatus();
+  const auto refused = [&config](std::string_view what, std::string_view keys) {
+    return InvalidArgument(fmt::format(
+        "listen: {} would serve other hosts {}: give {}, or say insecure (--insecure) if the "
+        "network is trusted",
+        config.listen, what, keys));
+  };
+  if (config.token_file.empty()) {
+    return refused("without asking who calls, and every caller may do everything",
+                   "token_file (--token-file)");
+  }
+  if (config.tls_cert.empty()) {
+    return refused("in the clear, and tokens could be read on the way",
+                   "tls_cert and tls_key (--tls-cert, --tls-key)");
+  }
+  return OkStatus();
 }
 
 std::string Where(const YAML::Mark& mark) { return fmt::format("line {}", mark.line + 1); }
@@ -156,6 +185,15 @@ Status Validate(const MasterConfig& config) {
   if (config.weight_migration_max_bytes_per_round == 0) {
     return InvalidArgument("weight_migration_max_bytes_per_round: expected 1 or more, got 0");
   }
+  if (config.tls_cert.empty() != config.tls_key.empty()) {
+    return InvalidArgument(fmt::format("tls_cert and tls_key go together, got \"{}\" and \"{}\"",
+                                       config.tls_cert, config.tls_key));
+  }
+  if (!config.tls_client_ca.empty() && config.tls_cert.empty()) {
+    return InvalidArgument("tls_client_ca: " + config.tls_client_ca +
+                           " needs tls_cert and tls_key, too");
+  }
+  MC_RETURN_IF_ERROR(CheckExposure(config));
   return master::Validate(config.options);
 }
 

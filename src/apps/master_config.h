@@ -18,6 +18,15 @@ struct MasterConfig {
   std::string listen = "127.0.0.1:0";
   std::string folder;
   std::string log_level = "info";
+
+  // Who may call, and over what (docs/security.md). Paths; empty: not asked for.
+  std::string token_file;
+  std::string tls_cert;
+  std::string tls_key;
+  std::string tls_client_ca;
+  // Serve other hosts without tokens or without TLS.
+  bool insecure = false;
+
   master::MasterOptions options;
 
   // The RFC's keys for what this build does not do yet: checked, and otherwise without effect. (The

@@ -39,7 +39,8 @@ TEST(MasterConfig, TheRfcsExampleIsTheDefault) {
 TEST(MasterConfig, EveryKeyReachesItsField) {
   MasterConfig config;
   const Status status = ApplyYaml(
-      "listen: 0.0.0.0:7\nfolder: /x y\nlog_level: debug\n"
+      "listen: 0.0.0.0:7\nfolder: /x y\nlog_level: debug\ninsecure: true\n"
+      "token_file: /t\ntls_cert: /c\ntls_key: /k\ntls_client_ca: /a\n"
       "default_weight_preferred_residency: cold\ndefault_weight_mixed_hot_ratio: 0.25\n"
       "default_weight_migration_mode: pinned\nreport_interval_ms: 100\nnode_dead_after_ms: 900\n"
       "lease_ttl_min_ms: 20\nlease_ttl_max_ms: 30\nimport_ttl_min_ms: 40\nimport_ttl_max_ms: 50\n"
@@ -53,6 +54,11 @@ TEST(MasterConfig, EveryKeyReachesItsField) {
   EXPECT_EQ(config.listen, "0.0.0.0:7");
   EXPECT_EQ(config.folder, "/x y");
   EXPECT_EQ(config.log_level, "debug");
+  EXPECT_TRUE(config.insecure);
+  EXPECT_EQ(config.token_file, "/t");
+  EXPECT_EQ(config.tls_cert, "/c");
+  EXPECT_EQ(config.tls_key, "/k");
+  EXPECT_EQ(config.tls_client_ca, "/a");
   const model::StoragePolicy policy{model::Residency::kCold, 0.25, model::MigrationMode::kPinned};
   EXPECT_EQ(config.options.default_policy, policy);
   EXPECT_EQ(config.options.report_interval_ms, 100);
@@ -67,6 +73,28 @@ TEST(MasterConfig, EveryKeyReachesItsField) {
   EXPECT_EQ(config.options.snapshot_every_bytes, 9u);
   EXPECT_TRUE(config.weight_management_oplog_capability_confirmed);
   EXPECT_TRUE(config.weight_lineage_oplog_capability_confirmed);
+}
+
+TEST(MasterConfig, OtherHostsAreServedWithTokensAndTlsOrByAWord) {
+  const std::string tokens = "token_file: /t\n";
+  const std::string tls = "tls_cert: /c\ntls_key: /k\n";
+  const auto why_not = [](const std::string& listen, const std::string& yaml) {
+    MasterConfig config = WithFolder();
+    EXPECT_TRUE(ApplyYaml("listen: '" + listen + "'\n" + yaml, &config).ok());
+    return Validate(config).ToString();
+  };
+  for (const char* listen : {"0.0.0.0:0", "10.0.0.1:7", "[::]:7", "master.example:7"}) {
+    EXPECT_THAT(why_not(listen, ""), HasSubstr("without asking who calls"));
+    EXPECT_THAT(why_not(listen, ""), HasSubstr(listen));
+    EXPECT_THAT(why_not(listen, tls), HasSubstr("give token_file (--token-file), or say insecure"));
+    EXPECT_THAT(why_not(listen, tokens), HasSubstr("in the clear"));
+    EXPECT_EQ(why_not(listen, tokens + tls), "OK");
+    EXPECT_EQ(why_not(listen, "insecure: true"), "OK");
+  }
+  for (const char* listen : {"127.0.0.1:0", "localhost:7", "[::1]:7"}) {
+    EXPECT_EQ(why_not(listen, ""), "OK");
+    EXPECT_EQ(why_not(listen, tokens), "OK");
+  }
 }
 
 TEST(MasterConfig, AnEmptyFileChangesNothing) {
@@ -101,6 +129,9 @@ TEST(MasterConfig, WhatIsWrongIsNamed) {
   refused("weight_migration_max_bytes_per_round: 0", "max_bytes_per_round: expected 1 or more");
   refused("weight_migration_max_bytes_per_round: -1", "expected a whole number, got \"-1\"");
   refused("folder: ''", "folder: expected a path");
+  refused("tls_cert: /c", "tls_cert and tls_key go together, got \"/c\" and \"\"");
+  refused("tls_key: /k", "tls_cert and tls_key go together");
+  refused("tls_client_ca: /a", "tls_client_ca: /a needs tls_cert and tls_key");
   refused("node_dead_after_ms: 10", "node_dead_after_ms");
 }
 

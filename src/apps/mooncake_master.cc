@@ -4,8 +4,9 @@
 //   mooncake-master listening on <host:port> folder=<folder>
 // and writes the same address to <folder>/address. A restart binds the address it had before
 // (clients and nodes go on knowing it) unless --listen names another port. SIGTERM and SIGINT end
-// it in order. Exit status: 0 ended so, 1 failed, 2 bad flags or configuration, 3 the folder or the
-// address is taken.
+// it in order; with --token-file, SIGHUP has that file read again (a change is noticed anyway).
+// Exit status: 0 ended so, 1 failed, 2 bad flags or configuration, 3 the folder or the address is
+// taken.
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -19,14 +20,17 @@
 
 #include "apps/master_config.h"
 #include "base/log.h"
+#include "base/tls.h"
 #include "env/clock.h"
 #include "env/file.h"
 #include "env/folder_lock.h"
+#include "env/guarded_file.h"
 #include "env/random.h"
 #include "master/master.h"
 #include "master/version.h"
 #include "oplog/log_folder.h"
 #include "rpc/grpc_master_server.h"
+#include "rpc/token_file.h"
 
 namespace {
 
@@ -41,6 +45,7 @@ constexpr std::string_view kAddressKey = "bound_address";
 // A process that was stopped or starved counts at most this much of the time: clients and nodes,
 // who could not reach it, lose nothing.
 constexpr int64_t kPauseToleranceMs = 1'000;
+constexpr uint64_t kPemBytesMax = 4 << 20;
 
 struct Flags {
   std::string config;
@@ -52,11 +57,13 @@ int Report(const Status& status, int code) {
   return code;
 }
 
-sigset_t EndSignals() {
+// SIGHUP among them only where it means something; otherwise it ends the program as it always does.
+sigset_t SignalsOf(const apps::MasterConfig& config) {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  if (!config.token_file.empty()) sigaddset(&signals, SIGHUP);
   return signals;
 }
 
@@ -72,12 +79,39 @@ Result<std::string> AddressToBind(const std::string& listen, oplog::LogStore& lo
   return listen.substr(0, listen.size() - kAnyPort.size()) + recorded->substr(colon);
 }
 
+// What the configuration's files say; `tokens` keeps the token file for the server.
+Result<rpc::ServerSecurity> ReadSecurity(const apps::MasterConfig& config,
+                                         std::unique_ptr<rpc::TokenFile>* tokens) {
+  rpc::ServerSecurity security;
+  if (!config.token_file.empty()) {
+    MC_ASSIGN_OR_RETURN(*tokens, rpc::TokenFile::Open(config.token_file));
+    security.tokens = tokens->get();
+  }
+  if (config.tls_cert.empty()) return security;
+  MC_ASSIGN_OR_RETURN(security.tls_cert_pem, env::ReadFile(config.tls_cert, kPemBytesMax));
+  MC_ASSIGN_OR_RETURN(env::GuardedFile key,
+                      env::ReadGuardedFile(config.tls_key, env::Guard::kReading, kPemBytesMax));
+  security.tls_key_pem = std::move(key.content);
+  MC_RETURN_IF_ERROR(
+      CheckTlsIdentity(security.tls_cert_pem, security.tls_key_pem)
+          .WithContext("tls_cert " + config.tls_cert + ", tls_key " + config.tls_key));
+  if (const std::string why = WhyNotValidNow(security.tls_cert_pem); !why.empty()) {
+    Log().warn("master: nobody will accept the certificate {}: {}", config.tls_cert, why);
+  }
+  if (config.tls_client_ca.empty()) return security;
+  MC_ASSIGN_OR_RETURN(security.tls_client_ca_pem,
+                      env::ReadFile(config.tls_client_ca, kPemBytesMax));
+  MC_RETURN_IF_ERROR(CheckTlsAuthorities(security.tls_client_ca_pem)
+                         .WithContext("tls_client_ca " + config.tls_client_ca));
+  return security;
+}
+
 Result<std::unique_ptr<rpc::GrpcMasterServer>> Listen(const std::string& listen,
-                                                      oplog::LogStore& log,
-                                                      master::Master& master) {
+                                                      oplog::LogStore& log, master::Master& master,
+                                                      const rpc::ServerSecurity& security) {
   MC_ASSIGN_OR_RETURN(const std::string address, AddressToBind(listen, log));
   Result<std::unique_ptr<rpc::GrpcMasterServer>> server =
-      rpc::GrpcMasterServer::Start(address, master);
+      rpc::GrpcMasterServer::Start(address, master, security);
   if (!server.ok() && address != listen) {
     return server.status().WithContext(
         "this is the address that clients and nodes know; end what uses it, or give --listen "
@@ -98,6 +132,13 @@ Status RecordAddress(const std::string& folder, const std::string& address, oplo
 
 // Until a signal ends it.
 Status Serve(const apps::MasterConfig& config, const sigset_t& signals, int* exit_code) {
+  // Before the log is opened: a mistake here changes nothing.
+  std::unique_ptr<rpc::TokenFile> tokens;
+  const Result<rpc::ServerSecurity> security = ReadSecurity(config, &tokens);
+  if (!security.ok()) {
+    *exit_code = kBadUse;
+    return security.status();
+  }
   MC_ASSIGN_OR_RETURN(const std::unique_ptr<oplog::LogFolder> files,
                       oplog::LogFolder::Open(config.folder));
   oplog::SqliteLog* const log = &files->log();
@@ -110,7 +151,8 @@ Status Serve(const apps::MasterConfig& config, const sigset_t& signals, int* exi
                                               return files->OpenReader();
                                             }}}));
   // Before anybody can ask; the log is still this thread's.
-  Result<std::unique_ptr<rpc::GrpcMasterServer>> started = Listen(config.listen, *log, *master);
+  Result<std::unique_ptr<rpc::GrpcMasterServer>> started =
+      Listen(config.listen, *log, *master, *security);
   if (!started.ok()) {
     *exit_code = started.status().code() == Code::kUnavailable ? kTaken : kFailed;
     return started.status();
@@ -122,7 +164,7 @@ Status Serve(const apps::MasterConfig& config, const sigset_t& signals, int* exi
               config.folder.c_str());
   std::fflush(stdout);
   int signal = 0;
-  sigwait(&signals, &signal);
+  while (sigwait(&signals, &signal) == 0 && signal == SIGHUP) (void)tokens->Reload();  // it logs
   Log().info("master: ends on signal {}", signal);
   server->Stop();
   master->Stop();
@@ -160,6 +202,13 @@ void AddFlags(CLI::App& app, Flags& flags) {
   AddKey(app, flags, "listen",
          "host:port; port 0: the one it had before, else the system's choice [127.0.0.1:0]");
   AddKey(app, flags, "log_level", "trace, debug, info, warning, error or off [info]");
+  AddKey(app, flags, "token_file", "whose tokens are asked for; made by `mooncake tokens new`");
+  AddKey(app, flags, "tls_cert", "PEM of the certificate: the port speaks TLS");
+  AddKey(app, flags, "tls_key", "PEM of its key");
+  AddKey(app, flags, "tls_client_ca", "PEM: every caller needs a certificate that it signed");
+  app.add_flag_callback(
+      "--insecure", [&flags] { flags.keys["insecure"] = "true"; },
+      "serve other hosts than this one without tokens or without TLS");
   AddKey(app, flags, "default_weight_preferred_residency", "hot, cold or mixed [mixed]");
   AddKey(app, flags, "default_weight_mixed_hot_ratio", "0 < ratio < 1 [0.5]");
   AddKey(app, flags, "default_weight_migration_mode", "pinned, manual or auto [auto]");
@@ -201,7 +250,7 @@ int main(int argc, char** argv) {
   if (const Status status = Configure(flags, &config); !status.ok()) return Report(status, kBadUse);
 
   // Before any thread is made, so that they all leave these to Serve.
-  const sigset_t signals = EndSignals();
+  const sigset_t signals = SignalsOf(config);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   rpc::RouteGrpcLog();

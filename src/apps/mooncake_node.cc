@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/digest.h"
 #include "base/log.h"
@@ -23,6 +24,7 @@
 #include "node/node.h"
 #include "node/node_agent.h"
 #include "node/node_service.h"
+#include "rpc/credentials.h"
 #include "rpc/grpc_master.h"
 #include "rpc/unix_node_server.h"
 
@@ -43,6 +45,8 @@ struct Flags {
   std::string log_level = "info";
   uint64_t capacity_bytes = uint64_t{4} << 30;
   std::optional<uint64_t> prepare_bytes;
+  std::vector<uid_t> allowed_uids;
+  rpc::CredentialSource credentials;
 };
 
 // Of the capacity, when nothing is said.
@@ -70,7 +74,17 @@ bool EndWanted(const sigset_t& signals, int64_t ms) {
   return sigtimedwait(&signals, nullptr, &wait) > 0;
 }
 
+// The socket is open to everybody where others than this user may ask; who else does is refused.
+rpc::UnixNodeServerOptions ServerOptions(const Flags& flags) {
+  rpc::UnixNodeServerOptions options;
+  options.allowed_uids = flags.allowed_uids;
+  if (!options.allowed_uids.empty()) options.socket_mode = 0666;
+  return options;
+}
+
 Status Serve(const Flags& flags, const sigset_t& signals) {
+  MC_ASSIGN_OR_RETURN(const rpc::Credentials credentials,
+                      rpc::ReadCredentials(rpc::WithEnvironment(flags.credentials)));
   MC_ASSIGN_OR_RETURN(const std::unique_ptr<node::Node> node,
                       node::Node::Open({.folder = flags.folder,
                                         .capacity_bytes = flags.capacity_bytes,
@@ -80,8 +94,9 @@ Status Serve(const Flags& flags, const sigset_t& signals) {
   node::NodeService service(*node);
   const std::string socket = SocketPath(flags);
   MC_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::UnixNodeServer> server,
-                      rpc::UnixNodeServer::Start(socket, service));
-  const auto master = std::make_shared<rpc::GrpcMaster>(flags.master);
+                      rpc::UnixNodeServer::Start(socket, service, ServerOptions(flags)));
+  const auto master =
+      std::make_shared<rpc::GrpcMaster>(flags.master, rpc::GrpcMasterOptions(), credentials);
   node::NodeAgent agent(*node, master, {.host_id = env::HostId(), .socket_path = socket});
   bool end = false;
   bool registered = false;
@@ -130,6 +145,17 @@ int main(int argc, char** argv) {
   app.add_option("--node-id", flags.node_id, "default: made once and kept in the folder");
   app.add_option("--socket", flags.socket,
                  "Unix socket to serve; default: node.sock in the folder");
+  app.add_option("--allow-uid", flags.allowed_uids,
+                 "user id whose processes may use the memory, besides this user and root; "
+                 "may be given several times");
+  app.add_option("--token-file", flags.credentials.token_file,
+                 "file with the node's token; default: $MOONCAKE_TOKEN_FILE, or $MOONCAKE_TOKEN");
+  app.add_option("--tls-ca", flags.credentials.tls_ca,
+                 "PEM of who signs the Master's certificate; default: $MOONCAKE_TLS_CA");
+  app.add_option("--tls-cert", flags.credentials.tls_cert,
+                 "PEM of the node's certificate, for a Master that asks for one; default: "
+                 "$MOONCAKE_TLS_CERT");
+  app.add_option("--tls-key", flags.credentials.tls_key, "its key; default: $MOONCAKE_TLS_KEY");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warning, error or off")
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);

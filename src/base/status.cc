@@ -23,6 +23,7 @@ std::string_view CodeName(Code code) {
       "CANCELLED",
       "OUTCOME_UNKNOWN",
       "INTERNAL",
+      "PERMISSION_DENIED",
   };
   return kNames[static_cast<uint8_t>(code)];
 }

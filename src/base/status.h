@@ -34,8 +34,9 @@ enum class Code : uint8_t {
   kCancelled = 14,
   kOutcomeUnknown = 15,
   kInternal = 16,
+  kPermissionDenied = 17,
 };
-inline constexpr uint8_t kCodeMax = 16;
+inline constexpr uint8_t kCodeMax = 17;
 
 // "INVALID_ARGUMENT", ... as the RFC spells them.
 std::string_view CodeName(Code code);
@@ -83,6 +84,7 @@ inline Status Unsupported(std::string m) { return {Code::kUnsupported, std::move
 inline Status Cancelled(std::string m) { return {Code::kCancelled, std::move(m)}; }
 inline Status OutcomeUnknown(std::string m) { return {Code::kOutcomeUnknown, std::move(m)}; }
 inline Status Internal(std::string m) { return {Code::kInternal, std::move(m)}; }
+inline Status PermissionDenied(std::string m) { return {Code::kPermissionDenied, std::move(m)}; }
 
 // Either a value or a Status that is not OK.
 template <class T>

@@ -59,13 +59,15 @@ Status CheckAddress(std::string_view uri, std::string_view address) {
 
 Result<std::unique_ptr<OpenedStore>> OpenRemoteStore(const std::string& address,
                                                      const OpenOptions& options) {
+  MC_ASSIGN_OR_RETURN(const rpc::Credentials credentials,
+                      rpc::ReadCredentials(rpc::WithEnvironment(options.credentials)));
   const int64_t retry_ms = std::min(options.client.retry_ms, options.objects.retry_ms);
   rpc::GrpcMasterOptions rpc_options;
   rpc_options.total_timeout_ms =
       static_cast<int>(std::clamp<int64_t>(retry_ms, 1, kCallTimeoutMaxMs));
   rpc_options.connect_timeout_ms =
       static_cast<int>(std::clamp<int64_t>(retry_ms, 1, kConnectTimeoutMaxMs));
-  auto master = std::make_shared<rpc::GrpcMaster>(address, rpc_options);
+  auto master = std::make_shared<rpc::GrpcMaster>(address, rpc_options, credentials);
   // A wrong address is told here and not at the first publish.
   const Status answered = client::Repeat(
       {retry_ms, {}}, [&master] { return rpc::StatusFromProto(master->GetCluster({}).status()); });
@@ -85,6 +87,9 @@ Result<std::unique_ptr<OpenedStore>> OpenStore(std::string_view uri, const OpenO
     return OpenRemoteStore(std::string(address), options);
   }
   if (uri.starts_with(kFolderScheme)) {
+    if (!options.credentials.empty()) {
+      return BadUri(uri, "a store in this process takes no token and no certificates");
+    }
     Result<std::string> folder = UrlDecode(uri.substr(kFolderScheme.size()));
     if (!folder.ok()) return BadUri(uri, folder.status().message());
     if (!folder->starts_with('/')) return BadUri(uri, "file:// is followed by an absolute path");

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "client/object_client.h"
 #include "client/store_client.h"
+#include "rpc/credentials.h"
 
 namespace mooncake::cluster {
 
@@ -24,6 +25,9 @@ struct OpenOptions {
   // Of an embedded store's node; 0: half of what its file system has free or the store has taken,
   // rounded down to 1 GiB steps and at least 1 GiB.
   uint64_t capacity_bytes = 0;
+  // Of a cluster's Master; what is not given comes from the environment (rpc/credentials.h). An
+  // embedded store has none: given ones are INVALID_ARGUMENT.
+  rpc::CredentialSource credentials;
 };
 
 // The clients and what they stand on; destroying it closes both, in that order.
@@ -37,8 +41,10 @@ class OpenedStore {
   virtual Result<std::string> DescribeCluster() = 0;
 };
 
-// INVALID_ARGUMENT names the URI and what is wrong with it. UNAVAILABLE: nobody answers there
-// within the client's retry time, or another process has the folder open (its pid is named).
+// INVALID_ARGUMENT names the URI or the credentials and what is wrong with them. PERMISSION_DENIED:
+// the Master knows no such token, or one side does not accept the other's certificate. UNAVAILABLE:
+// nobody answers there within the client's retry time, or another process has the folder open (its
+// pid is named).
 Result<std::unique_ptr<OpenedStore>> OpenStore(std::string_view uri, const OpenOptions& options);
 
 }  // namespace mooncake::cluster

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/probe.h"
 #include "env/sync.h"
+#include "master/caller_check.h"
 #include "master/recovery.h"
 #include "master/request_digest.h"
 #include "rpc/status_proto.h"
@@ -42,8 +43,9 @@ class Master::Call {
 template <class Request, class Reply>
 class Master::CallOf final : public Call {
  public:
-  CallOf(const char* method, const Request& request, Reply* reply, Done done)
-      : request_(request), reply_(reply), done_(std::move(done)) {
+  CallOf(const char* method, const rpc::Caller& caller, const Request& request, Reply* reply,
+         Done done)
+      : caller_(caller), request_(request), reply_(reply), done_(std::move(done)) {
     if constexpr (Command<Request>) {
       // Here, on the caller's thread, since it reads the whole request.
       bad_command_ = ValidateCommandId(request.command());
@@ -55,7 +57,7 @@ class Master::CallOf final : public Call {
     if constexpr (Command<Request>) {
       RunCommand(engine, batch);
     } else {
-      Put(engine.Run(request_, reply_, batch));
+      Put(RunFor(caller_, engine, request_, reply_, batch));
     }
   }
 
@@ -78,22 +80,23 @@ class Master::CallOf final : public Call {
   void RunCommand(Engine& engine, Batch& batch) {
     if (!bad_command_.ok()) return Put(bad_command_);
     const v1::CommandId& command = request_.command();
-    const Result<const std::string*> known = engine.state().commands.Find(
-        command.client_id(), command.sequence(), command.acked_below(), digest_);
+    std::string client_id = CommandClientId(caller_, command.client_id());
+    const Result<const std::string*> known =
+        engine.state().commands.Find(client_id, command.sequence(), command.acked_below(), digest_);
     if (!known.ok()) return Put(known.status());
     if (*known != nullptr) {
       MC_PROBE("master.first_answer_again");
       if (!reply_->ParseFromString(**known)) Put(Internal("the recorded reply cannot be read"));
       return;
     }
-    const Status status = engine.Run(request_, reply_, batch);
+    const Status status = RunFor(caller_, engine, request_, reply_, batch);
     Put(status);
     // Not a decision: the same id may be asked again.
     if (status.code() == Code::kUnavailable) return;
     // Who is refused again and again for want of space must not use up what the log has left. A
     // late copy of the request may be decided anew: nobody keeps the import that it begins.
     if (status.code() == Code::kExhausted && !engine.log_space().ok()) return;
-    batch.Emit(CommandOutcome{command.client_id(), command.sequence(), command.acked_below(),
+    batch.Emit(CommandOutcome{std::move(client_id), command.sequence(), command.acked_below(),
                               digest_, reply_->SerializeAsString()});
   }
 
@@ -102,6 +105,7 @@ class Master::CallOf final : public Call {
     rpc::SetStatus(reply_->mutable_status(), status);
   }
 
+  const rpc::Caller caller_;
   const Request& request_;
   Reply* const reply_;
   const Done done_;
@@ -175,10 +179,12 @@ void Master::Loop() {
 }
 
 template <class Request, class Reply>
-void Master::Submit(const char* method, const Request& request, Reply* reply, Done done) {
-  auto call = std::make_unique<CallOf<Request, Reply>>(method, request, reply, std::move(done));
-  Status refusal;
-  {
+void Master::Submit(const char* method, const rpc::Caller& caller, const Request& request,
+                    Reply* reply, Done done) {
+  auto call =
+      std::make_unique<CallOf<Request, Reply>>(method, caller, request, reply, std::move(done));
+  Status refusal = CheckRole(caller, method);
+  if (refusal.ok()) {
     std::lock_guard lock(mutex_);
     if (stopping_) {
       refusal = Unavailable("the Master is stopping");
@@ -358,9 +364,10 @@ void Master::Adopt(ReplicatedState state) {
   engine_.Serve(std::move(state), clock_.NowMs());
 }
 
-#define MOONCAKE_DEFINE(Name)                                                              \
-  void Master::Name(const v1::Name##Request& request, v1::Name##Reply* reply, Done done) { \
-    Submit(#Name, request, reply, std::move(done));                                        \
+#define MOONCAKE_DEFINE(Name)                                                    \
+  void Master::Name(const rpc::Caller& caller, const v1::Name##Request& request, \
+                    v1::Name##Reply* reply, Done done) {                         \
+    Submit(#Name, caller, request, reply, std::move(done));                      \
   }
 MOONCAKE_MASTER_RPCS(MOONCAKE_DEFINE)
 #undef MOONCAKE_DEFINE

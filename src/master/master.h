@@ -2,7 +2,8 @@
 //
 // How one batch runs (Step):
 //   1. take what is queued, within the batch's limits;
-//   2. run each request against the live state; what it decides is applied at once and added to the
+//   2. run each request, as far as its caller may ask it (caller_check.h), against the live state;
+//      what it decides is applied at once and added to the
 //      batch, the outcome of a command with it; then the upkeep;
 //   3. append the batch to the log: one record, durable when that returns;
 //   4. only then answer everybody who was in the batch, queries too: they may have seen what it
@@ -66,8 +67,9 @@ class Master final : public rpc::AsyncMaster {
   // Without Start: runs one batch. True: there was something to do (or more is due now).
   bool Step();
 
-#define MOONCAKE_DECLARE(Name) \
-  void Name(const v1::Name##Request& request, v1::Name##Reply* reply, Done done) override;
+#define MOONCAKE_DECLARE(Name)                                                                   \
+  void Name(const rpc::Caller& caller, const v1::Name##Request& request, v1::Name##Reply* reply, \
+            Done done) override;
   MOONCAKE_MASTER_RPCS(MOONCAKE_DECLARE)
 #undef MOONCAKE_DECLARE
 
@@ -85,7 +87,8 @@ class Master final : public rpc::AsyncMaster {
   Master(const MasterOptions& options, MasterSeams seams, std::string cluster_id);
 
   template <class Request, class Reply>
-  void Submit(const char* method, const Request& request, Reply* reply, Done done);
+  void Submit(const char* method, const rpc::Caller& caller, const Request& request, Reply* reply,
+              Done done);
 
   void Loop();
   Calls TakeQueued();

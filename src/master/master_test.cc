@@ -344,9 +344,9 @@ TEST(Master, ABatchFailsAsAWhole) {
   v1::BeginImportReply begun;
   int answers = 0;
   const auto count = [&answers] { ++answers; };
-  world.master().GetWeight(get, &before, count);
-  world.master().BeginImport(begin, &begun, count);
-  world.master().GetWeight(get, &after, count);
+  world.master().GetWeight(rpc::Caller::Operator(), get, &before, count);
+  world.master().BeginImport(rpc::Caller::Operator(), begin, &begun, count);
+  world.master().GetWeight(rpc::Caller::Operator(), get, &after, count);
   EXPECT_EQ(answers, 0);
   world.log().FailAppends(oplog::MemoryLog::AppendFault::kLost);
   world.master().Step();
@@ -433,13 +433,14 @@ TEST(Master, QueueAndStop) {
   TestWorld world(options);
   const v1::GetClusterRequest request;
   v1::GetClusterReply replies[4];
-  for (auto& reply : replies) world.master().GetCluster(request, &reply, [] {});
+  for (auto& reply : replies)
+    world.master().GetCluster(rpc::Caller::Operator(), request, &reply, [] {});
   EXPECT_EQ(CodeOf(replies[2].status()), Code::kUnavailable);
   EXPECT_THAT(replies[2].status().message(), HasSubstr("2 requests are waiting already"));
   world.master().Stop();
   for (auto& reply : replies) EXPECT_EQ(CodeOf(reply.status()), Code::kUnavailable);
   v1::GetClusterReply late;
-  world.master().GetCluster(request, &late, [] {});
+  world.master().GetCluster(rpc::Caller::Operator(), request, &late, [] {});
   EXPECT_EQ(CodeOf(late.status()), Code::kUnavailable);
   EXPECT_THAT(late.status().message(), HasSubstr("stopping"));
 }
@@ -456,7 +457,8 @@ TEST(Master, ABatchIsBounded) {
   std::vector<v1::BeginImportReply> replies(requests.size());
   int answers = 0;
   for (size_t i = 0; i < requests.size(); ++i) {
-    world.master().BeginImport(requests[i], &replies[i], [&answers] { ++answers; });
+    world.master().BeginImport(rpc::Caller::Operator(), requests[i], &replies[i],
+                               [&answers] { ++answers; });
   }
   const size_t records = world.log().size();
   for (const int expected : {2, 4, 5}) {

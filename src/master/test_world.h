@@ -25,22 +25,25 @@ namespace mooncake::master {
 // Answers by stepping the Master on the caller's thread.
 class SteppedMaster final : public rpc::MasterApi {
  public:
-  explicit SteppedMaster(std::function<Master&()> master) : master_(std::move(master)) {}
+  explicit SteppedMaster(std::function<Master&()> master,
+                         rpc::Caller caller = rpc::Caller::Operator())
+      : master_(std::move(master)), caller_(std::move(caller)) {}
 
-#define MOONCAKE_DEFINE(Name)                                          \
-  v1::Name##Reply Name(const v1::Name##Request& request) override {    \
-    v1::Name##Reply reply;                                             \
-    bool answered = false;                                             \
-    master_().Name(request, &reply, [&answered] { answered = true; }); \
-    for (int i = 0; i < 100 && !answered; ++i) master_().Step();       \
-    MC_CHECK(answered);                                                \
-    return reply;                                                      \
+#define MOONCAKE_DEFINE(Name)                                                   \
+  v1::Name##Reply Name(const v1::Name##Request& request) override {             \
+    v1::Name##Reply reply;                                                      \
+    bool answered = false;                                                      \
+    master_().Name(caller_, request, &reply, [&answered] { answered = true; }); \
+    for (int i = 0; i < 100 && !answered; ++i) master_().Step();                \
+    MC_CHECK(answered);                                                         \
+    return reply;                                                               \
   }
   MOONCAKE_MASTER_RPCS(MOONCAKE_DEFINE)
 #undef MOONCAKE_DEFINE
 
  private:
   std::function<Master&()> master_;
+  const rpc::Caller caller_;
 };
 
 // A node that keeps books and no bytes. Checks every grant as a node does.

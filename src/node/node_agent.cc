@@ -16,7 +16,8 @@ constexpr uint64_t kBackoffMsMax = 2000;
 
 // The Master's decision about this node, which no waiting changes.
 bool IsRefusal(const Status& status) {
-  return status.code() == Code::kInvalidArgument || status.code() == Code::kCorrupt;
+  return status.code() == Code::kInvalidArgument || status.code() == Code::kCorrupt ||
+         status.code() == Code::kPermissionDenied;
 }
 
 }  // namespace

@@ -177,7 +177,9 @@ class PyStoreClient {
 std::unique_ptr<PyStoreClient> Open(const std::string& target,
                                     const std::optional<PolicyTuple>& default_policy, int threads,
                                     uint64_t lease_ttl_ms, uint64_t import_ttl_ms, int64_t retry_ms,
-                                    uint64_t capacity_bytes, nb::object step_observer) {
+                                    uint64_t capacity_bytes, nb::object step_observer,
+                                    std::string token, std::string token_file, std::string tls_ca,
+                                    std::string tls_cert, std::string tls_key) {
   cluster::OpenOptions options;
   options.client.default_policy = PolicyOf(default_policy);
   options.client.threads = threads;
@@ -185,6 +187,8 @@ std::unique_ptr<PyStoreClient> Open(const std::string& target,
   options.client.import_ttl_ms = import_ttl_ms;
   options.client.retry_ms = retry_ms;
   if (capacity_bytes != 0) options.capacity_bytes = capacity_bytes;
+  options.credentials = {std::move(token), std::move(token_file), std::move(tls_ca),
+                         std::move(tls_cert), std::move(tls_key)};
   if (!step_observer.is_none()) {
     // Shared, so that copies of the function object never touch the count without the GIL.
     auto observer =
@@ -454,7 +458,8 @@ void BindStore(nb::module_& m) {
            nb::arg("default_policy") = nb::none(), nb::arg("threads") = 0,
            nb::arg("lease_ttl_ms") = 10'000, nb::arg("import_ttl_ms") = 10'000,
            nb::arg("retry_ms") = 15'000, nb::arg("capacity_bytes") = 0,
-           nb::arg("step_observer") = nb::none())
+           nb::arg("step_observer") = nb::none(), nb::arg("token") = "", nb::arg("token_file") = "",
+           nb::arg("tls_ca") = "", nb::arg("tls_cert") = "", nb::arg("tls_key") = "")
       .def("close", &PyStoreClient::Close)
       .def("begin_import", &BeginImport, nb::arg("identity"), nb::arg("placement"),
            nb::arg("participants"), nb::arg("policy").none(),

@@ -13,12 +13,15 @@
 #include "mooncake/v1/master.grpc.pb.h"
 #include "rpc/limits.h"
 #include "rpc/status_proto.h"
+#include "rpc/tls_probe.h"
 
 namespace mooncake::rpc {
 namespace {
 
 constexpr int64_t kFirstPauseMs = 20;
 constexpr int64_t kLongestPauseMs = 500;
+// For finding out why there is no channel.
+constexpr int64_t kProbeMs = 1000;
 
 template <class Request>
 concept Command = requires(const Request& request) {
@@ -45,6 +48,15 @@ grpc::ChannelArguments Arguments() {
   return arguments;
 }
 
+std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsOf(const Credentials& credentials) {
+  if (!credentials.tls()) return grpc::InsecureChannelCredentials();
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = credentials.ca_pem;
+  options.pem_cert_chain = credentials.cert_pem;
+  options.pem_private_key = credentials.key_pem;
+  return grpc::SslCredentials(options);
+}
+
 // Whether another attempt may end otherwise. The rest is about the message or this program.
 bool MayPass(grpc::StatusCode code) {
   return code == grpc::StatusCode::UNAVAILABLE || code == grpc::StatusCode::DEADLINE_EXCEEDED ||
@@ -68,11 +80,13 @@ Status OfGrpc(const grpc::Status& status) {
 
 class GrpcMaster::Channel {
  public:
-  Channel(const std::string& address, GrpcMasterOptions options)
+  Channel(const std::string& address, GrpcMasterOptions options, const Credentials& credentials)
       : address_(address),
         options_(options),
+        credentials_(credentials),
+        may_not_ask_(CheckMayBeShown(credentials, address)),
         channel_(
-            grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), Arguments())),
+            grpc::CreateCustomChannel(address, ChannelCredentialsOf(credentials), Arguments())),
         stub_(v1::Master::NewStub(channel_)) {}
 
   template <class Request, class Reply>
@@ -84,6 +98,7 @@ class GrpcMaster::Channel {
     bool in_doubt = false;
     Status last;
     for (int64_t pause_ms = kFirstPauseMs;; pause_ms = std::min(2 * pause_ms, kLongestPauseMs)) {
+      if (last = may_not_ask_; !last.ok()) break;
       if (WaitConnected(end_ms, &last)) {
         Reply reply;
         const grpc::Status status = Attempt(request, method, end_ms, &reply);
@@ -96,6 +111,8 @@ class GrpcMaster::Channel {
           if (!MayPass(status.error_code())) break;
           in_doubt = true;
         }
+      } else if (last.code() != Code::kUnavailable) {
+        break;
       }
       if (NowMs() + pause_ms >= end_ms || !Pause(pause_ms)) break;
     }
@@ -118,6 +135,9 @@ class GrpcMaster::Channel {
                                                                 const Request&, Reply*),
                        int64_t end_ms, Reply* reply) {
     grpc::ClientContext context;
+    if (!credentials_.token.empty()) {
+      context.AddMetadata("authorization", "Bearer " + credentials_.token);
+    }
     const int64_t left_ms = std::max<int64_t>(end_ms - NowMs(), 1);
     context.set_deadline(InMs(std::min<int64_t>(left_ms, options_.attempt_timeout_ms)));
     {
@@ -134,8 +154,17 @@ class GrpcMaster::Channel {
   // In short steps, so that Cancel is heard.
   bool WaitConnected(int64_t end_ms, Status* why_not) {
     const int64_t until_ms = std::min(end_ms, NowMs() + options_.connect_timeout_ms);
-    while (channel_->GetState(/*try_to_connect=*/true) != GRPC_CHANNEL_READY) {
+    bool asked_why = false;
+    for (;;) {
+      const grpc_connectivity_state state = channel_->GetState(/*try_to_connect=*/true);
+      if (state == GRPC_CHANNEL_READY) return true;
       const int64_t left_ms = until_ms - NowMs();
+      if (state == GRPC_CHANNEL_TRANSIENT_FAILURE && !asked_why && left_ms > 0) {
+        asked_why = true;
+        *why_not = WhyNoChannel(address_, credentials_,
+                                env::Deadline::AfterMs(std::min(left_ms, kProbeMs)));
+        if (!why_not->ok()) return false;
+      }
       if (left_ms <= 0 || cancelled()) {
         *why_not =
             Unavailable(fmt::format("no connection within {} ms", options_.connect_timeout_ms));
@@ -143,7 +172,6 @@ class GrpcMaster::Channel {
       }
       channel_->WaitForConnected(InMs(std::min<int64_t>(left_ms, 50)));
     }
-    return true;
   }
 
   bool cancelled() {
@@ -166,6 +194,8 @@ class GrpcMaster::Channel {
 
   const std::string address_;
   const GrpcMasterOptions options_;
+  const Credentials credentials_;
+  const Status may_not_ask_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Master::Stub> stub_;
 
@@ -175,8 +205,9 @@ class GrpcMaster::Channel {
   std::set<grpc::ClientContext*> in_flight_;
 };
 
-GrpcMaster::GrpcMaster(const std::string& address, GrpcMasterOptions options)
-    : channel_(std::make_unique<Channel>(address, options)) {}
+GrpcMaster::GrpcMaster(const std::string& address, GrpcMasterOptions options,
+                       const Credentials& credentials)
+    : channel_(std::make_unique<Channel>(address, options, credentials)) {}
 
 GrpcMaster::~GrpcMaster() = default;
 

@@ -1,7 +1,8 @@
 // The Master over gRPC, as a blocking MasterApi.
 //
 // How one call runs:
-//   1. wait until the channel is connected, at most connect_timeout_ms;
+//   1. wait until the channel is connected, at most connect_timeout_ms; where the two sides do not
+//      accept each other's certificates, or only one speaks TLS, that is the answer;
 //   2. call, at most attempt_timeout_ms;
 //   3. an answer other than UNAVAILABLE is the answer (also the Master's own refusals);
 //   4. otherwise, and while total_timeout_ms lasts, wait a little and begin again with the same
@@ -17,6 +18,7 @@
 
 #include "base/status.h"
 #include "rpc/async_master.h"
+#include "rpc/credentials.h"
 
 namespace mooncake::rpc {
 
@@ -28,8 +30,10 @@ struct GrpcMasterOptions {
 
 class GrpcMaster final : public MasterApi {
  public:
-  // `address` is "host:port". Connects at the first call.
-  explicit GrpcMaster(const std::string& address, GrpcMasterOptions options = {});
+  // `address` is "host:port". Connects at the first call. Credentials that must not be shown there
+  // (CheckMayBeShown) are not: every call answers why.
+  explicit GrpcMaster(const std::string& address, GrpcMasterOptions options = {},
+                      const Credentials& credentials = {});
   ~GrpcMaster() override;
 
 #define MOONCAKE_DECLARE(Name) v1::Name##Reply Name(const v1::Name##Request& request) override;

@@ -1,8 +1,10 @@
 // Serves an AsyncMaster over gRPC, with the standard health service.
 //
 // Owns the listening port and gRPC's threads, none of which ever waits for the Master: each call is
-// handed on and finished by `done`. Never decides anything. Threads: Start and Stop from one
-// thread.
+// handed on with its Caller and finished by `done`. Who the caller is, is said by the bearer token
+// in the call's `authorization` metadata; a call without a known one is answered here with
+// PERMISSION_DENIED, in the reply's status as every refusal. What a caller may do is the Master's
+// to say. (The health service answers everybody.) Threads: Start and Stop from one thread.
 #pragma once
 
 #include <memory>
@@ -10,8 +12,20 @@
 
 #include "base/status.h"
 #include "rpc/async_master.h"
+#include "rpc/token_file.h"
 
 namespace mooncake::rpc {
+
+struct ServerSecurity {
+  // Whose tokens are asked for; none: whoever calls is an operator. Must outlive the server.
+  TokenFile* tokens = nullptr;
+  // With a certificate the port speaks TLS, and nothing else. PEM, checked before
+  // (base/tls.h).
+  std::string tls_cert_pem;
+  std::string tls_key_pem;
+  // Authorities that must have signed the certificate that every caller then needs.
+  std::string tls_client_ca_pem;
+};
 
 class GrpcMasterServer {
  public:
@@ -19,7 +33,8 @@ class GrpcMasterServer {
   // port is taken: it is never shared with another process. `master` must outlive the server and
   // answer every call.
   static Result<std::unique_ptr<GrpcMasterServer>> Start(const std::string& listen,
-                                                         AsyncMaster& master);
+                                                         AsyncMaster& master,
+                                                         const ServerSecurity& security = {});
   ~GrpcMasterServer();
 
   // "host:port" as bound.

@@ -26,8 +26,9 @@ using testing::HasSubstr;
 class ScriptedMaster final : public AsyncMaster {
  public:
 #define MOONCAKE_DEFINE(Name)                                                               \
-  void Name(const v1::Name##Request& request, v1::Name##Reply* reply, Done done) override { \
-    OnCall(#Name);                                                                          \
+  void Name(const Caller& caller, const v1::Name##Request& request, v1::Name##Reply* reply, \
+            Done done) override {                                                           \
+    OnCall(#Name, caller);                                                                  \
     Fill(request, reply);                                                                   \
     Finish(std::move(done));                                                                \
   }
@@ -61,15 +62,20 @@ class ScriptedMaster final : public AsyncMaster {
     std::lock_guard lock(mutex_);
     return calls_;
   }
+  std::vector<Caller> callers() {
+    std::lock_guard lock(mutex_);
+    return callers_;
+  }
   std::vector<v1::CommandId> commands() {
     std::lock_guard lock(mutex_);
     return commands_;
   }
 
  private:
-  void OnCall(const char* name) {
+  void OnCall(const char* name, const Caller& caller) {
     std::lock_guard lock(mutex_);
     calls_.push_back(name);
+    callers_.push_back(caller);
     changed_.notify_all();
   }
   template <class Request, class Reply>
@@ -103,6 +109,7 @@ class ScriptedMaster final : public AsyncMaster {
   bool holding_ = false;
   std::vector<Done> held_;
   std::vector<std::string> calls_;
+  std::vector<Caller> callers_;
   std::vector<v1::CommandId> commands_;
 };
 
@@ -136,7 +143,6 @@ TEST(GrpcMaster, EveryRpcReachesItsMethod) {
   MOONCAKE_MASTER_RPCS(MOONCAKE_CALL)
 #undef MOONCAKE_CALL
   EXPECT_EQ(scripted.calls(), expected);
-  EXPECT_EQ(expected.size(), 28u);
 }
 
 TEST(GrpcMaster, RefusalsOfTheMasterAreAnswers) {

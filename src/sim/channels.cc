@@ -138,7 +138,7 @@ Network::Handler ServeMaster(std::function<std::shared_ptr<rpc::AsyncMaster>()> 
   if (method == #Name) {                                                          \
     auto call = std::make_shared<InFlight<v1::Name##Request, v1::Name##Reply>>(); \
     MC_CHECK(call->request.ParseFromString(body));                                \
-    serving->Name(call->request, &call->reply,                                    \
+    serving->Name(rpc::Caller::Operator(), call->request, &call->reply,           \
                   [call, reply] { reply(Bytes(call->reply), nullptr); });         \
     return;                                                                       \
   }

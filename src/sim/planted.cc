@@ -144,7 +144,7 @@ void PlantIgnoredLease(SimCluster& cluster) {
         call->request.mutable_command()->set_sequence(++sequence);
         call->request.mutable_command()->set_acked_below(sequence);
         call->request.set_lease_id(id.value);
-        master->ReleaseLease(call->request, &call->reply, [call] {});
+        master->ReleaseLease(rpc::Caller::Operator(), call->request, &call->reply, [call] {});
       }
     }
     next(address, request);

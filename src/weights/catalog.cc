@@ -228,7 +228,7 @@ Status Catalog::ApplyOne(const Aborted& event, int64_t) {
   open_.erase(event.import_id);
   by_identity_.erase(it->second.identity);
   revisions_.erase(it);
-  aborts_.push_back({event.import_id, event.reason, event.code});
+  aborts_.push_back({event.import_id, event.reason, event.code, event.tenant_id});
   if (aborts_.size() > kAbortReasonsKept) aborts_.pop_front();
   return OkStatus();
 }

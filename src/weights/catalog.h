@@ -83,6 +83,7 @@ struct Abort {
   ImportId import_id;
   std::string reason;
   Code code = Code::kCancelled;
+  std::string tenant_id;  // empty: recorded before tenants were
 };
 
 struct ListQuery {

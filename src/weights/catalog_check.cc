@@ -127,8 +127,10 @@ Sha256Digest Catalog::Digest() const {
   for (const Abort& abort : aborts_) {
     digest.Number(abort.import_id.value);
     digest.Text(abort.reason);
-    // Only where it says something: snapshots that name their state's digest are older than codes.
+    // Only where it says something: snapshots that name their state's digest are older than codes
+    // and tenants here.
     if (abort.code != Code::kCancelled) digest.Number(static_cast<uint64_t>(abort.code));
+    if (!abort.tenant_id.empty()) digest.Text(abort.tenant_id);
   }
   return digest.Finish();
 }

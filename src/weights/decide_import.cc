@@ -382,8 +382,8 @@ Result<std::vector<Event>> DecideAbort(const Catalog& catalog, const AbortImport
                            " can be aborted as CANCELLED or CONFLICT, got " +
                            std::string(CodeName(command.code)));
   }
-  return std::vector<Event>{
-      Aborted{command.import_id, LoggableReason(command.reason), command.code}};
+  return std::vector<Event>{Aborted{command.import_id, LoggableReason(command.reason), command.code,
+                                    revision->identity.tenant_id}};
 }
 
 std::vector<Event> DecideExpireImport(const Catalog& catalog, ImportId id,
@@ -391,7 +391,7 @@ std::vector<Event> DecideExpireImport(const Catalog& catalog, ImportId id,
   const Revision* revision = catalog.FindImport(id);
   const auto& row = LookUp(StateOf(revision), RevisionTrigger::kAbort, {});
   if (row.effect != Effect::kChange) return {};
-  return {Aborted{id, LoggableReason(reason)}};
+  return {Aborted{id, LoggableReason(reason), Code::kCancelled, revision->identity.tenant_id}};
 }
 
 }  // namespace mooncake::weights

@@ -62,6 +62,7 @@ v1::LogEvent Encode(const Aborted& event) {
   body.mutable_aborted()->set_import_id(event.import_id.value);
   body.mutable_aborted()->set_reason(event.reason);
   body.mutable_aborted()->set_code(AbortCodeToLog(event.code));
+  body.mutable_aborted()->set_tenant_id(event.tenant_id);
   return codec::SealEvent(v1::EVENT_KIND_REVISION, kEventVersion, body);
 }
 
@@ -140,6 +141,7 @@ Result<Event> DecodeCommitted(const v1::RevisionEvent::Committed& committed) {
 Result<Event> DecodeAborted(const v1::RevisionEvent::Aborted& aborted) {
   Aborted event{ImportId(aborted.import_id()), aborted.reason()};
   MC_ASSIGN_OR_RETURN(event.code, AbortCodeFromLog(aborted.code()));
+  event.tenant_id = aborted.tenant_id();
   return Event(std::move(event));
 }
 

@@ -33,7 +33,7 @@ std::vector<Event> OneOfEach() {
                 1ull << 40,
                 3,
                 Sha256Of("root")},
-      Aborted{ImportId(1), "replicas differ", Code::kConflict},
+      Aborted{ImportId(1), "replicas differ", Code::kConflict, "blue"},
       AvailabilityChanged{ImportId(1), model::Availability::kDegraded, "node n1 is not reporting"},
       LeaseAcquired{LeaseId(4), ImportId(1), 5000, "host:1"},
       LeasesEnded{{LeaseId(4), LeaseId(UINT64_MAX)}, true},

@@ -66,6 +66,7 @@ struct Aborted {
   ImportId import_id;
   std::string reason;
   Code code = Code::kCancelled;  // what its writers are told: that, or CONFLICT
+  std::string tenant_id;         // whose reason that is; empty: logged before it was
   friend bool operator==(const Aborted&, const Aborted&) = default;
 };
 

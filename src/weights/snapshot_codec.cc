@@ -124,6 +124,7 @@ void SaveSnapshot(const Catalog& catalog, const Sink& add) {
     record.mutable_abort_reason()->set_import_id(abort.import_id.value);
     record.mutable_abort_reason()->set_reason(abort.reason);
     record.mutable_abort_reason()->set_code(AbortCodeToLog(abort.code));
+    record.mutable_abort_reason()->set_tenant_id(abort.tenant_id);
     add(record.SerializeAsString());
   }
 }
@@ -185,7 +186,8 @@ Status SnapshotLoader::Load(const Record::Lease& record) {
 
 Status SnapshotLoader::Load(const Record::AbortReason& record) {
   MC_ASSIGN_OR_RETURN(const Code code, AbortCodeFromLog(record.code()));
-  catalog_.aborts_.push_back({ImportId(record.import_id()), record.reason(), code});
+  catalog_.aborts_.push_back(
+      {ImportId(record.import_id()), record.reason(), code, record.tenant_id()});
   if (catalog_.aborts_.size() <= Catalog::kAbortReasonsKept) return OkStatus();
   return Corrupt("more than " + std::to_string(Catalog::kAbortReasonsKept) + " abort reasons");
 }

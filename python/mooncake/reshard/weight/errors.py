@@ -15,6 +15,7 @@ __all__ = [
     "WeightNotFoundError",
     "WeightNotReadyError",
     "WeightOutcomeUnknownError",
+    "WeightPermissionDeniedError",
     "WeightPolicyUnsatisfiableError",
     "WeightStaleGenerationError",
     "WeightStoreError",
@@ -132,6 +133,13 @@ class WeightOutcomeUnknownError(WeightStoreError):
     """The change may or may not have happened; a retry is safe and tells which."""
 
     code = "OUTCOME_UNKNOWN"
+
+
+class WeightPermissionDeniedError(WeightStoreError, PermissionError):
+    """The caller's token is missing, unknown, or not for this tenant or this request; or the
+    Master's certificate is not trusted. Nothing was changed."""
+
+    code = "PERMISSION_DENIED"
 
 
 class WeightInternalError(WeightStoreError):
