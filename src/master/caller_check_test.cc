@@ -334,7 +334,8 @@ TEST_F(TwoTenants, ObjectsOfAnotherTenantAreNotThere) {
 
   const auto tenants = [](rpc::MasterApi& api) {
     std::set<std::string> names;
-    for (const auto& tenant : api.ListTenants({}).tenants()) {
+    const v1::ListTenantsReply reply = api.ListTenants({});
+    for (const auto& tenant : reply.tenants()) {
       names.insert(tenant.quota().tenant_id());
     }
     return names;
