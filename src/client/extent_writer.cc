@@ -16,6 +16,9 @@ constexpr uint64_t kInlineBytes = uint64_t{64} << 10;
 // Of one request; a pull of this many bytes takes well under a second.
 constexpr uint64_t kPullBytesMax = uint64_t{256} << 20;
 constexpr int kWritesMax = 1024;
+// A node that cannot be reached has most likely lost what it holds, and the put is put elsewhere
+// sooner when it fails soon.
+constexpr int64_t kNodeRetryMs = 200;
 constexpr int kPiecesMax = 8192;
 
 // How far the writes of one node have come.
@@ -68,8 +71,8 @@ class NodeFills {
   // One request, as large as it may be. One Status per write of it, which are of fills_[at.fill]
   // and those after it.
   Result<std::vector<Status>> Send(const Cursor& at, bool pull, Cursor* next) {
-    const CallLimits limits = session_.Limits();
-    const rpc::CallBounds bounds = limits.Bounds();
+    const rpc::CallBounds bounds = session_.Limits().Bounds();
+    const CallLimits limits{std::min(session_.options.retry_ms, kNodeRetryMs), {}};
     std::vector<Status> results;
     int writes = 0;
     const Status sent = Repeat(limits, [&]() -> Status {

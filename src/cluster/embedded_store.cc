@@ -1,5 +1,7 @@
 #include "cluster/embedded_store.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "env/file.h"
 #include "env/folder_lock.h"
 #include "env/host_id.h"
+#include "env/peer_memory.h"
 #include "env/random.h"
 #include "master/master.h"
 #include "master/recovery.h"
@@ -56,7 +59,10 @@ class InProcessChannel final : public rpc::NodeChannel {
   }
   Result<std::vector<Status>> WriteExtents(v1::WriteExtents request,
                                            const rpc::CallBounds&) override {
-    return node_->WriteExtents(request);
+    if (!request.pull()) return node_->WriteExtents(request, nullptr);
+    // Not simply copied: memory that is not there is an error of the put, not of the process.
+    MC_ASSIGN_OR_RETURN(const env::PeerProcess self, env::PeerProcess::Open(::getpid()));
+    return node_->WriteExtents(request, &self);
   }
   Result<v1::NodeReply> ReadExtents(v1::ReadExtents request, const rpc::CallBounds&) override {
     return node_->ReadExtents(request);

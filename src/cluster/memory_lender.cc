@@ -13,7 +13,8 @@
 #include "node/node_agent.h"
 #include "node/node_service.h"
 #include "rpc/grpc_master.h"
-#include "rpc/unix_node_server.h"
+#include "rpc/node_server.h"
+#include "rpc/status_proto.h"
 
 namespace mooncake::cluster {
 namespace {
@@ -38,6 +39,7 @@ class MemoryLender::Body {
     // A call to a Master that is away would hold the agent's thread for its whole time-out.
     if (master_ != nullptr) master_->Cancel();
     agent_.reset();
+    if (registered_) Leave();
     server_.reset();
     service_.reset();
     node_.reset();
@@ -48,7 +50,7 @@ class MemoryLender::Body {
 
   Status Start() {
     MC_ASSIGN_OR_RETURN(
-        const rpc::Credentials credentials,
+        credentials_,
         rpc::ReadCredentials(rpc::WithEnvironment(options_.credentials, rpc::As::kNode)));
     MC_RETURN_IF_ERROR(env::MakeFolders(folder_));
     MC_ASSIGN_OR_RETURN(node_, node::Node::Open({.folder = folder_ + "/node",
@@ -59,24 +61,42 @@ class MemoryLender::Body {
     if (socket.size() > kSocketPathMax) {
       socket = "/tmp/mooncake-" + HexOf(env::SystemRandom::Instance().RandomBytes(16)) + ".sock";
     }
-    MC_ASSIGN_OR_RETURN(server_, rpc::UnixNodeServer::Start(socket, *service_));
+    MC_ASSIGN_OR_RETURN(server_, rpc::NodeServer::StartUnix(socket, *service_));
     master_ = std::make_shared<rpc::GrpcMaster>(options_.master_address, rpc::GrpcMasterOptions(),
-                                                credentials);
+                                                credentials_);
     agent_ = std::make_unique<node::NodeAgent>(
         *node_, master_,
         node::NodeAgentOptions{
             .host_id = env::HostId(), .socket_path = socket, .objects_only = true});
-    return agent_->WaitRegistered(env::Deadline::AfterMs(options_.register_timeout_ms));
+    MC_RETURN_IF_ERROR(
+        agent_->WaitRegistered(env::Deadline::AfterMs(options_.register_timeout_ms)));
+    registered_ = true;
+    return OkStatus();
   }
 
   const std::string& node_id() const { return options_.node_id; }
 
  private:
+  // So that nothing is placed here any more. A Master that does not hear it finds out by silence.
+  void Leave() {
+    rpc::GrpcMaster master(
+        options_.master_address,
+        {.connect_timeout_ms = 500, .attempt_timeout_ms = 1'000, .total_timeout_ms = 1'000},
+        credentials_);
+    v1::LeaveNodeRequest request;
+    request.set_node_id(node_->node_id());
+    request.set_instance_id(node_->instance_id());
+    const Status left = rpc::StatusFromProto(master.LeaveNode(request).status());
+    if (!left.ok()) Log().warn("memory lender {}: {}", options_.node_id, left.ToString());
+  }
+
   const MemoryLenderOptions options_;
   const std::string folder_;
+  rpc::Credentials credentials_;
+  bool registered_ = false;
   std::unique_ptr<node::Node> node_;
   std::unique_ptr<node::NodeService> service_;
-  std::unique_ptr<rpc::UnixNodeServer> server_;
+  std::unique_ptr<rpc::NodeServer> server_;
   std::shared_ptr<rpc::GrpcMaster> master_;
   std::unique_ptr<node::NodeAgent> agent_;
 };

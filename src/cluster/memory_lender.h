@@ -3,8 +3,8 @@
 //
 //   start   folder, node, Unix socket (clients of this host), TCP (of others), agent;
 //           returns once the Master knows the node
-//   end     agent, servers, node, folder; the memory goes, and with it the objects whose only
-//           replica was here
+//   end     agent; the Master is told; servers, node, folder; the memory goes, and with it the
+//           objects whose only replica was here
 //
 // The folder is a temporary one: nothing of a lender outlives it. Threads: Start and the destructor
 // from one thread; the lender has its own.

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <functional>
@@ -18,6 +19,7 @@
 #include "client/object_client.h"
 #include "client/store_client.h"
 #include "env/clock.h"
+#include "env/peer_memory.h"
 #include "env/random.h"
 #include "env/test_folder.h"
 #include "master/master.h"
@@ -294,7 +296,9 @@ class TestCluster {
       if (cluster_.on_write_extents) {
         MC_RETURN_IF_ERROR(cluster_.on_write_extents(node_id_, request));
       }
-      return node->WriteExtents(request);
+      if (!request.pull()) return node->WriteExtents(request, nullptr);
+      MC_ASSIGN_OR_RETURN(const env::PeerProcess self, env::PeerProcess::Open(::getpid()));
+      return node->WriteExtents(request, &self);
     }
     Result<v1::NodeReply> ReadExtents(v1::ReadExtents request, const rpc::CallBounds&) override {
       MC_ASSIGN_OR_RETURN(const std::shared_ptr<node::Node> node, cluster_.FindNode(node_id_));

@@ -29,6 +29,9 @@ namespace mooncake::node {
 // Sizes are charged in whole pages, as the Master charges them.
 inline constexpr uint64_t kArenaPageBytes = 4096;
 
+// What arenas that are slabs (slab_table.h) have in place of an import; nobody drops it.
+inline constexpr uint64_t kSlabImport = 0;
+
 // Remembers the ids that were dropped: the last `kept_max` of them one by one, and every older one
 // by refusing all ids at or below the oldest forgotten one (ids only grow, so that only a straggler
 // of a long gone import is refused with them).

@@ -25,6 +25,7 @@
 
 #include "base/status.h"
 #include "env/folder_lock.h"
+#include "env/peer_memory.h"
 #include "env/random.h"
 #include "env/sync.h"
 #include "mooncake/v1/node.pb.h"
@@ -89,8 +90,9 @@ class Node {
   // Ordinary objects (node_extents.cc). The descriptor is read-only.
   Result<env::UniqueFd> OpenSlab(const v1::Grant& grant);
   // One Status per write; the call's own only for what is wrong with all of them, and then nothing
-  // was written.
-  Result<std::vector<Status>> WriteExtents(const v1::WriteExtents& request);
+  // counts as written. `peer` is whose memory `pull` means; null: UNSUPPORTED.
+  Result<std::vector<Status>> WriteExtents(const v1::WriteExtents& request,
+                                           const env::PeerProcess* peer);
   Result<v1::NodeReply> ReadExtents(const v1::ReadExtents& request);
 
   // Everything it holds, for the Master to compare.

@@ -53,7 +53,6 @@ class ScriptedMaster final : public rpc::EmptyMaster {
     return reply;
   }
 
-
   std::mutex mutex;
   bool reachable = true;
   bool known = false;

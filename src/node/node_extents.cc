@@ -40,6 +40,19 @@ FillParts FromContent(std::span<const ExtentPiece> pieces, const char* content) 
   };
 }
 
+// Out of the memory of the process that asks.
+FillParts FromPeer(const v1::ExtentWrite& write, const env::PeerProcess& peer) {
+  return [&write, &peer](std::span<const ExtentPart> parts) {
+    std::vector<env::PeerRange> ranges;
+    ranges.reserve(parts.size());
+    for (const ExtentPart& part : parts) {
+      const uint64_t address = write.pieces(static_cast<int>(part.piece)).address();
+      ranges.push_back({address, part.target, part.bytes});
+    }
+    return peer.Read(ranges);
+  };
+}
+
 // The slabs that a request's grants are for, or why they cannot be read.
 using Opened = std::map<uint64_t, Result<SlabTable::Use>>;
 
@@ -89,15 +102,25 @@ Status Node::WriteExtent(const v1::ExtentWrite& write, std::span<const ExtentPie
   return slab->Write(extent, wanted, fill);
 }
 
-Result<std::vector<Status>> Node::WriteExtents(const v1::WriteExtents& request) {
+Result<std::vector<Status>> Node::WriteExtents(const v1::WriteExtents& request,
+                                               const env::PeerProcess* peer) {
   MC_RETURN_IF_ERROR(CheckJoined());
   MC_RETURN_IF_ERROR(rpc::CheckExtentWrites(request));
-  if (request.pull()) return Unsupported("this node cannot read its clients' memory");
+  if (request.pull() && peer == nullptr) {
+    return Unsupported("node " + node_id() +
+                       " cannot read the memory of who asks: send the content");
+  }
   std::vector<Status> results;
   results.reserve(static_cast<size_t>(request.writes_size()));
   const char* content = request.content().data();
   for (const v1::ExtentWrite& write : request.writes()) {
     const std::vector<ExtentPiece> pieces = PiecesOf(write);
+    if (request.pull()) {
+      results.push_back(WriteExtent(write, pieces, FromPeer(write, *peer)));
+      // What the kernel forbids once it forbids always.
+      if (results.back().code() == Code::kUnsupported) return results.back();
+      continue;
+    }
     results.push_back(WriteExtent(write, pieces, FromContent(pieces, content)));
     content += TotalOf(pieces);
   }

@@ -20,8 +20,20 @@ Result<Sha256Digest> DigestOf(const std::string& bytes) {
 
 }  // namespace
 
-Status NodeService::Dispatch(const v1::NodeRequest& request, v1::NodeReply* reply,
-                             env::UniqueFd* fd_out) {
+Status NodeService::Dispatch(const v1::NodeRequest& request, const rpc::NodePeer& peer,
+                             v1::NodeReply* reply, env::UniqueFd* fd_out) {
+  switch (request.kind_case()) {
+    case v1::NodeRequest::kOpenArena:
+    case v1::NodeRequest::kOpenSlab:
+      // Before anything is made for it.
+      if (!peer.same_host) {
+        return Unsupported("the node's memory is mapped by processes of its host alone, and " +
+                           peer.name + " is none");
+      }
+      break;
+    default:
+      break;
+  }
   switch (request.kind_case()) {
     case v1::NodeRequest::kOpenArena: {
       MC_ASSIGN_OR_RETURN(*fd_out, node_.OpenArena(request.open_arena().grant()));
@@ -48,7 +60,7 @@ Status NodeService::Dispatch(const v1::NodeRequest& request, v1::NodeReply* repl
     }
     case v1::NodeRequest::kWriteExtents: {
       MC_ASSIGN_OR_RETURN(const std::vector<Status> results,
-                          node_.WriteExtents(request.write_extents()));
+                          node_.WriteExtents(request.write_extents(), peer.process));
       for (const Status& result : results) rpc::SetStatus(reply->add_results(), result);
       return OkStatus();
     }
@@ -62,12 +74,12 @@ Status NodeService::Dispatch(const v1::NodeRequest& request, v1::NodeReply* repl
   return Unsupported("the request is of no kind that this node knows");
 }
 
-v1::NodeReply NodeService::Handle(const v1::NodeRequest& request, const env::PeerCredentials& peer,
+v1::NodeReply NodeService::Handle(const v1::NodeRequest& request, const rpc::NodePeer& peer,
                                   env::UniqueFd* fd_out) {
   v1::NodeReply reply;
-  const Status status = Dispatch(request, &reply, fd_out);
+  const Status status = Dispatch(request, peer, &reply, fd_out);
   if (!status.ok()) {
-    Log().info("node {}: refused process {}: {}", node_.node_id(), peer.pid, status.ToString());
+    Log().info("node {}: refused {}: {}", node_.node_id(), peer.name, status.ToString());
   }
   rpc::SetStatus(reply.mutable_status(), status);
   return reply;

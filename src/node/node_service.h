@@ -14,11 +14,12 @@ class NodeService final : public rpc::NodeHandler {
   // `node` must outlive it.
   explicit NodeService(Node& node) : node_(node) {}
 
-  v1::NodeReply Handle(const v1::NodeRequest& request, const env::PeerCredentials& peer,
+  v1::NodeReply Handle(const v1::NodeRequest& request, const rpc::NodePeer& peer,
                        env::UniqueFd* fd_out) override;
 
  private:
-  Status Dispatch(const v1::NodeRequest& request, v1::NodeReply* reply, env::UniqueFd* fd_out);
+  Status Dispatch(const v1::NodeRequest& request, const rpc::NodePeer& peer, v1::NodeReply* reply,
+                  env::UniqueFd* fd_out);
 
   Node& node_;
 };

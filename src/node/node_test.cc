@@ -10,6 +10,7 @@
 #include "env/file.h"
 #include "env/mapping.h"
 #include "env/test_folder.h"
+#include "node/test_grants.h"
 
 namespace mooncake::node {
 namespace {
@@ -25,34 +26,6 @@ std::unique_ptr<Node> OpenIn(const std::string& folder, bool durable = false,
   if (!node.ok()) ADD_FAILURE() << node.status().ToString();
   EXPECT_TRUE((*node)->JoinCluster("cluster").ok());
   return *std::move(node);
-}
-
-struct GrantSpec {
-  v1::Access access = v1::ACCESS_WRITE;
-  uint64_t import_id = 1;
-  uint64_t arena_id = 0;
-  uint64_t bytes = 0;
-  std::string tenant = "default";
-};
-
-// What the Master makes of the instance and key that the node registered.
-v1::Grant MakeGrant(const Node& node, const GrantSpec& spec) {
-  v1::Grant grant;
-  grant.set_instance_id(node.instance_id());
-  grant.set_tenant_id(spec.tenant);
-  grant.set_import_id(spec.import_id);
-  grant.set_arena_id(spec.arena_id);
-  grant.set_arena_bytes(spec.bytes);
-  grant.set_access(spec.access);
-  const model::Grant plain{.instance_id = node.instance_id(),
-                           .tenant_id = spec.tenant,
-                           .import_id = model::ImportId(spec.import_id),
-                           .arena_id = model::ArenaId(spec.arena_id),
-                           .arena_bytes = spec.bytes,
-                           .access = static_cast<model::Access>(spec.access)};
-  const Sha256Digest mac = model::GrantMac(node.grant_key(), plain);
-  grant.set_mac(mac.data(), mac.size());
-  return grant;
 }
 
 v1::Grant WriteArena(const Node& node, uint64_t import_id, uint64_t arena_id, uint64_t bytes) {

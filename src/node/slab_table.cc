@@ -137,20 +137,24 @@ Result<SlabTable::Use> SlabTable::Enter(uint64_t slab_id, const std::string& ten
 Status SlabTable::MakeSlab(Place& place, uint64_t bytes) {
   std::lock_guard making(place.making);
   if (place.slab != nullptr) return OkStatus();
+  const std::string path = IndexPath(place.slab_id);
+  const bool kept = arenas_.Holds(place.slab_id);
   std::optional<ExtentIndex> index;
   if (arenas_.durable()) {
     // Before the slab, which is nothing without it.
-    const std::string path = IndexPath(place.slab_id);
-    Result<ExtentIndex> opened = arenas_.Holds(place.slab_id) ? ExtentIndex::Open(path, bytes)
-                                                              : ExtentIndex::Create(path, bytes);
+    Result<ExtentIndex> opened =
+        kept ? ExtentIndex::Open(path, bytes) : ExtentIndex::Create(path, bytes);
     if (!opened.ok()) return opened.status();
     index = *std::move(opened);
   }
-  MC_ASSIGN_OR_RETURN(const env::UniqueFd fd,
-                      arenas_.OpenToWrite(kSlabImport, place.slab_id, bytes));
+  const Result<env::UniqueFd> fd = arenas_.OpenToWrite(kSlabImport, place.slab_id, bytes);
+  if (!fd.ok()) {
+    if (index && !kept) (void)env::RemoveFile(path);  // what is left goes at the next start
+    return fd.status();
+  }
   // Page tables are filled now: an object should not pay for each page when it is put.
   MC_ASSIGN_OR_RETURN(env::Mapping memory,
-                      env::Mapping::Map(fd.get(), 0, bytes, env::MapAccess::kReadWrite,
+                      env::Mapping::Map(fd->get(), 0, bytes, env::MapAccess::kReadWrite,
                                         {.populate = !arenas_.durable()}));
   auto slab = std::make_unique<Slab>(std::move(memory), std::move(index));
   std::lock_guard lock(place.mutex);

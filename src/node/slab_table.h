@@ -30,9 +30,6 @@
 
 namespace mooncake::node {
 
-// What arenas that are slabs have in place of an import.
-inline constexpr uint64_t kSlabImport = 0;
-
 class SlabTable {
  public:
   // How long Drop waits for running calls.

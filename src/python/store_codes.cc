@@ -33,6 +33,8 @@ int CodeOf(const Status& status) {
       return kChecksumMismatch;
     case Code::kUnsupported:
       return kNotSupported;
+    case Code::kPermissionDenied:
+      return kIllegalClient;
     case Code::kCancelled:
     case Code::kInternal:
       return kInternalError;
