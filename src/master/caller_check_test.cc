@@ -272,22 +272,23 @@ TEST_F(TwoTenants, ANamedTenantMustBeTheCallersWhateverExists) {
   EXPECT_EQ(CodeOf(other_.PutStart(put).status()), Code::kPermissionDenied);
 }
 
+v1::PutStartReply StartPut(rpc::MasterApi& api, const std::string& tenant) {
+  v1::PutStartRequest request;
+  request.set_client_id("writer");
+  request.set_put_id(1);
+  request.set_tenant_id(tenant);
+  request.add_keys("k");
+  request.add_sizes(100);
+  return api.PutStart(request);
+}
+
 // Object ids, keys, put ids and client ids of one tenant in the hands of another.
 TEST_F(TwoTenants, ObjectsOfAnotherTenantAreNotThere) {
-  const auto start = [](rpc::MasterApi& api, const std::string& tenant) {
-    v1::PutStartRequest request;
-    request.set_client_id("writer");
-    request.set_put_id(1);
-    request.set_tenant_id(tenant);
-    request.add_keys("k");
-    request.add_sizes(100);
-    return api.PutStart(request);
-  };
-  const v1::PutStartReply own = start(own_, "default");
+  const v1::PutStartReply own = StartPut(own_, "default");
   ASSERT_EQ(own.entries_size(), 1) << own.status().message();
   ASSERT_EQ(own.entries(0).state(), v1::PUT_STATE_WRITE) << own.entries(0).status().message();
   // The same put of the other tenant is another put.
-  const v1::PutStartReply other = start(other_, "red");
+  const v1::PutStartReply other = StartPut(other_, "red");
   ASSERT_EQ(other.entries(0).state(), v1::PUT_STATE_WRITE);
   EXPECT_NE(other.entries(0).object_id(), own.entries(0).object_id());
   EXPECT_NE(other.entries(0).permits(0).slab_id(), own.entries(0).permits(0).slab_id());
@@ -331,10 +332,15 @@ TEST_F(TwoTenants, ObjectsOfAnotherTenantAreNotThere) {
   remove.set_force(true);
   (void)other_.RemoveAllObjects(thief_.Numbered(remove));
   EXPECT_EQ(CodeOf(look(own_, "default").entries(0).status()), Code::kOk);
+}
 
+TEST_F(TwoTenants, TenantsAreListedToThemselvesAndSetByOperators) {
+  (void)StartPut(own_, "default");
+  (void)StartPut(other_, "red");
   const auto tenants = [](rpc::MasterApi& api) {
     std::set<std::string> names;
-    for (const auto& tenant : api.ListTenants({}).tenants()) {
+    const v1::ListTenantsReply reply = api.ListTenants({});
+    for (const auto& tenant : reply.tenants()) {
       names.insert(tenant.quota().tenant_id());
     }
     return names;
