@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "env/peer_memory.h"
 #include "rpc/status_proto.h"
 
 namespace mooncake::client {
@@ -40,7 +41,7 @@ class NodeFills {
   }
 
   void Run() {
-    bool pull = session_.Shares(node_) && bytes_ > kInlineBytes &&
+    bool pull = env::PeerProcess::Possible() && session_.Shares(node_) && bytes_ > kInlineBytes &&
                 !session_.without_pull.Has(node_.instance_id());
     for (Cursor at; at.fill < fills_.size();) {
       Cursor next;
