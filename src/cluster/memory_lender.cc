@@ -49,6 +49,8 @@ class MemoryLender::Body {
   }
 
   Status Start() {
+    MC_ASSIGN_OR_RETURN(credentials_,
+                        rpc::ReadCredentials(rpc::WithEnvironment(options_.credentials)));
     MC_RETURN_IF_ERROR(env::MakeFolders(folder_));
     MC_ASSIGN_OR_RETURN(node_, node::Node::Open({.folder = folder_ + "/node",
                                                  .capacity_bytes = options_.capacity_bytes,
@@ -59,7 +61,8 @@ class MemoryLender::Body {
       socket = "/tmp/mooncake-" + HexOf(env::SystemRandom::Instance().RandomBytes(16)) + ".sock";
     }
     MC_ASSIGN_OR_RETURN(server_, rpc::UnixNodeServer::Start(socket, *service_));
-    master_ = std::make_shared<rpc::GrpcMaster>(options_.master_address);
+    master_ = std::make_shared<rpc::GrpcMaster>(options_.master_address, rpc::GrpcMasterOptions(),
+                                                credentials_);
     agent_ = std::make_unique<node::NodeAgent>(
         *node_, master_,
         node::NodeAgentOptions{
@@ -87,6 +90,7 @@ class MemoryLender::Body {
 
   const MemoryLenderOptions options_;
   const std::string folder_;
+  rpc::Credentials credentials_;
   bool registered_ = false;
   std::unique_ptr<node::Node> node_;
   std::unique_ptr<node::NodeService> service_;

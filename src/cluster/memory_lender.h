@@ -15,6 +15,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "rpc/credentials.h"
 
 namespace mooncake::cluster {
 
@@ -23,6 +24,8 @@ struct MemoryLenderOptions {
   std::string node_id;         // what placements name it by
   uint64_t capacity_bytes = 0;
   int64_t register_timeout_ms = 10'000;
+  // What is not given comes from the environment (rpc/credentials.h).
+  rpc::CredentialSource credentials;
 };
 
 class MemoryLender {
