@@ -1,7 +1,8 @@
-// mooncake-node: a store node for the clients of this host.
+// mooncake-node: a store node for the clients of this host, and with --listen for those of others.
 //
 // Prints one line to standard output once the Master knows it:
-//   mooncake-node <node_id> ready on <socket>, <capacity> bytes, master <host:port>
+//   mooncake-node <node_id> ready on <socket>[ and <host:port>], <capacity> bytes, master
+//   <host:port>
 // SIGTERM and SIGINT end it in order; its memory goes with it, METADATA objects stay in the folder.
 // A Master that refuses it (the folder is another cluster's) ends it with status 1; once it serves,
 // it waits for the right Master to come back.
@@ -26,7 +27,7 @@
 #include "node/node_service.h"
 #include "rpc/credentials.h"
 #include "rpc/grpc_master.h"
-#include "rpc/unix_node_server.h"
+#include "rpc/node_server.h"
 
 namespace {
 
@@ -41,8 +42,11 @@ struct Flags {
   std::string master;
   std::string folder;
   std::string socket;
+  std::string listen;
+  std::string advertise;
   std::string node_id;
   std::string log_level = "info";
+  bool objects_only = false;
   uint64_t capacity_bytes = uint64_t{4} << 30;
   std::optional<uint64_t> prepare_bytes;
   std::vector<uid_t> allowed_uids;
@@ -75,16 +79,16 @@ bool EndWanted(const sigset_t& signals, int64_t ms) {
 }
 
 // The socket is open to everybody where others than this user may ask; who else does is refused.
-rpc::UnixNodeServerOptions ServerOptions(const Flags& flags) {
-  rpc::UnixNodeServerOptions options;
+rpc::NodeServerOptions ServerOptions(const Flags& flags) {
+  rpc::NodeServerOptions options;
   options.allowed_uids = flags.allowed_uids;
   if (!options.allowed_uids.empty()) options.socket_mode = 0666;
   return options;
 }
 
 Status Serve(const Flags& flags, const sigset_t& signals) {
-  MC_ASSIGN_OR_RETURN(const rpc::Credentials credentials,
-                      rpc::ReadCredentials(rpc::WithEnvironment(flags.credentials)));
+  MC_ASSIGN_OR_RETURN(const rpc::Credentials credentials, rpc::ReadCredentials(rpc::WithEnvironment(
+                                                              flags.credentials, rpc::As::kNode)));
   MC_ASSIGN_OR_RETURN(const std::unique_ptr<node::Node> node,
                       node::Node::Open({.folder = flags.folder,
                                         .capacity_bytes = flags.capacity_bytes,
@@ -93,11 +97,21 @@ Status Serve(const Flags& flags, const sigset_t& signals) {
                                             flags.capacity_bytes / kPreparedShare)}));
   node::NodeService service(*node);
   const std::string socket = SocketPath(flags);
-  MC_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::UnixNodeServer> server,
-                      rpc::UnixNodeServer::Start(socket, service, ServerOptions(flags)));
+  MC_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::NodeServer> server,
+                      rpc::NodeServer::StartUnix(socket, service, ServerOptions(flags)));
+  std::unique_ptr<rpc::NodeServer> tcp_server;
+  if (!flags.listen.empty()) {
+    MC_ASSIGN_OR_RETURN(tcp_server,
+                        rpc::NodeServer::StartTcp(flags.listen, flags.advertise, service));
+  }
+  const std::string tcp_address = tcp_server != nullptr ? tcp_server->address() : "";
   const auto master =
       std::make_shared<rpc::GrpcMaster>(flags.master, rpc::GrpcMasterOptions(), credentials);
-  node::NodeAgent agent(*node, master, {.host_id = env::HostId(), .socket_path = socket});
+  node::NodeAgent agent(*node, master,
+                        {.host_id = env::HostId(),
+                         .socket_path = socket,
+                         .tcp_address = tcp_address,
+                         .objects_only = flags.objects_only});
   bool end = false;
   bool registered = false;
   Status refused;
@@ -109,8 +123,9 @@ Status Serve(const Flags& flags, const sigset_t& signals) {
     end = EndWanted(signals, 0);
   }
   if (registered && !end) {
-    std::printf("mooncake-node %s ready on %s, %llu bytes, master %s\n", node->node_id().c_str(),
-                socket.c_str(), static_cast<unsigned long long>(flags.capacity_bytes),
+    const std::string also = tcp_address.empty() ? "" : " and " + tcp_address;
+    std::printf("mooncake-node %s ready on %s%s, %llu bytes, master %s\n", node->node_id().c_str(),
+                socket.c_str(), also.c_str(), static_cast<unsigned long long>(flags.capacity_bytes),
                 flags.master.c_str());
     std::fflush(stdout);
   }
@@ -119,6 +134,7 @@ Status Serve(const Flags& flags, const sigset_t& signals) {
   // A call to a Master that is away would hold the agent's thread for its whole time-out.
   master->Cancel();
   agent.Stop();
+  if (tcp_server != nullptr) tcp_server->Stop();
   server->Stop();
   return refused.WithContext("Store Master " + flags.master);
 }
@@ -145,6 +161,14 @@ int main(int argc, char** argv) {
   app.add_option("--node-id", flags.node_id, "default: made once and kept in the folder");
   app.add_option("--socket", flags.socket,
                  "Unix socket to serve; default: node.sock in the folder");
+  app.add_option(
+      "--listen", flags.listen,
+      "host:port to serve clients of other hosts on, over TCP and not encrypted; port 0: "
+      "the system assigns one; default: none");
+  app.add_option("--advertise", flags.advertise,
+                 "host that clients of other hosts are told, where it is not --listen's");
+  app.add_flag("--objects-only", flags.objects_only,
+               "lend the memory to ordinary objects, never to weights");
   app.add_option("--allow-uid", flags.allowed_uids,
                  "user id whose processes may use the memory, besides this user and root; "
                  "may be given several times");

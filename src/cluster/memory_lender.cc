@@ -13,8 +13,8 @@
 #include "node/node_agent.h"
 #include "node/node_service.h"
 #include "rpc/grpc_master.h"
+#include "rpc/node_server.h"
 #include "rpc/status_proto.h"
-#include "rpc/unix_node_server.h"
 
 namespace mooncake::cluster {
 namespace {
@@ -49,8 +49,9 @@ class MemoryLender::Body {
   }
 
   Status Start() {
-    MC_ASSIGN_OR_RETURN(credentials_,
-                        rpc::ReadCredentials(rpc::WithEnvironment(options_.credentials)));
+    MC_ASSIGN_OR_RETURN(
+        credentials_,
+        rpc::ReadCredentials(rpc::WithEnvironment(options_.credentials, rpc::As::kNode)));
     MC_RETURN_IF_ERROR(env::MakeFolders(folder_));
     MC_ASSIGN_OR_RETURN(node_, node::Node::Open({.folder = folder_ + "/node",
                                                  .capacity_bytes = options_.capacity_bytes,
@@ -60,7 +61,7 @@ class MemoryLender::Body {
     if (socket.size() > kSocketPathMax) {
       socket = "/tmp/mooncake-" + HexOf(env::SystemRandom::Instance().RandomBytes(16)) + ".sock";
     }
-    MC_ASSIGN_OR_RETURN(server_, rpc::UnixNodeServer::Start(socket, *service_));
+    MC_ASSIGN_OR_RETURN(server_, rpc::NodeServer::StartUnix(socket, *service_));
     master_ = std::make_shared<rpc::GrpcMaster>(options_.master_address, rpc::GrpcMasterOptions(),
                                                 credentials_);
     agent_ = std::make_unique<node::NodeAgent>(
@@ -80,7 +81,8 @@ class MemoryLender::Body {
   void Leave() {
     rpc::GrpcMaster master(
         options_.master_address,
-        {.connect_timeout_ms = 500, .attempt_timeout_ms = 1'000, .total_timeout_ms = 1'000});
+        {.connect_timeout_ms = 500, .attempt_timeout_ms = 1'000, .total_timeout_ms = 1'000},
+        credentials_);
     v1::LeaveNodeRequest request;
     request.set_node_id(node_->node_id());
     request.set_instance_id(node_->instance_id());
@@ -94,7 +96,7 @@ class MemoryLender::Body {
   bool registered_ = false;
   std::unique_ptr<node::Node> node_;
   std::unique_ptr<node::NodeService> service_;
-  std::unique_ptr<rpc::UnixNodeServer> server_;
+  std::unique_ptr<rpc::NodeServer> server_;
   std::shared_ptr<rpc::GrpcMaster> master_;
   std::unique_ptr<node::NodeAgent> agent_;
 };

@@ -24,13 +24,14 @@ struct MemoryLenderOptions {
   std::string node_id;         // what placements name it by
   uint64_t capacity_bytes = 0;
   int64_t register_timeout_ms = 10'000;
-  // What is not given comes from the environment (rpc/credentials.h).
+  // A node's: it holds bytes of every tenant. What is not given comes from the environment.
   rpc::CredentialSource credentials;
 };
 
 class MemoryLender {
  public:
   // UNAVAILABLE: no Master answers there in time. INVALID_ARGUMENT: the Master refuses the node.
+  // PERMISSION_DENIED: it refuses the token.
   static Result<std::unique_ptr<MemoryLender>> Start(const MemoryLenderOptions& options);
   ~MemoryLender();
   MemoryLender(const MemoryLender&) = delete;

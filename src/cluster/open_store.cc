@@ -12,7 +12,7 @@
 #include "cluster/store_clients.h"
 #include "rpc/grpc_master.h"
 #include "rpc/status_proto.h"
-#include "rpc/unix_node_channel.h"
+#include "rpc/stream_node_channel.h"
 
 namespace mooncake::cluster {
 namespace {
@@ -27,7 +27,7 @@ class RemoteStore final : public OpenedStore {
  public:
   RemoteStore(std::shared_ptr<rpc::MasterApi> master, const OpenOptions& options)
       : master_(std::move(master)),
-        clients_(master_, std::make_shared<rpc::UnixNodeConnector>(), options.client,
+        clients_(master_, std::make_shared<rpc::SocketNodeConnector>(), options.client,
                  options.objects) {}
 
   client::StoreClient& client() override { return clients_.weights(); }

@@ -17,7 +17,7 @@
 #include "oplog/sqlite_log.h"
 #include "rpc/grpc_master.h"
 #include "rpc/grpc_master_server.h"
-#include "rpc/unix_node_server.h"
+#include "rpc/node_server.h"
 
 namespace mooncake::cluster {
 namespace {
@@ -35,7 +35,7 @@ TEST(RemoteStoreTest, PublishFromFourClientsAndLoad) {
   auto node = node::Node::Open({.folder = folder / "node", .capacity_bytes = 64 << 20});
   ASSERT_TRUE(node.ok());
   node::NodeService service(**node);
-  auto node_server = rpc::UnixNodeServer::Start(folder / "node.sock", service);
+  auto node_server = rpc::NodeServer::StartUnix(folder / "node.sock", service);
   ASSERT_TRUE(node_server.ok()) << node_server.status().ToString();
   node::NodeAgent agent(**node, std::make_shared<rpc::GrpcMaster>((*server)->address()),
                         {.host_id = env::HostId(), .socket_path = folder / "node.sock"});

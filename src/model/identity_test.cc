@@ -154,6 +154,43 @@ TEST(Grant, CanonicalTextIsTheDocumentedOne) {
             "access WRITE\n");
 }
 
+TEST(Permit, MacDependsOnEveryField) {
+  const std::string key(32, 'k');
+  const ExtentPermit some{"instance", "tenant", ArenaId(2), 4096, 64, 100, ObjectId(7)};
+  const Sha256Digest mac = PermitMac(key, some);
+  const std::string text(mac.begin(), mac.end());
+  EXPECT_TRUE(PermitMacMatches(key, some, text));
+  EXPECT_FALSE(PermitMacMatches(std::string(32, 'l'), some, text));
+  const auto differs = [&](auto&& change) {
+    ExtentPermit permit = some;
+    change(permit);
+    EXPECT_FALSE(PermitMacMatches(key, permit, text)) << CanonicalText(permit);
+  };
+  differs([](ExtentPermit& p) { p.instance_id = "another"; });
+  differs([](ExtentPermit& p) { p.tenant_id = "another"; });
+  differs([](ExtentPermit& p) { p.slab_id = ArenaId(3); });
+  differs([](ExtentPermit& p) { p.slab_bytes = 8192; });
+  differs([](ExtentPermit& p) { p.offset = 128; });
+  differs([](ExtentPermit& p) { p.bytes = 101; });
+  differs([](ExtentPermit& p) { p.object_id = ObjectId(8); });
+}
+
+TEST(Key, NamesTheRevisionThatItBelongsTo) {
+  const WeightIdentity identity{"t", "ns", "model/x", "r 1", WeightGeneration(7)};
+  const std::string group = GroupId(identity);
+  for (const std::string& key : {ManifestKey(group), MetadataKey(group, kAffinityName),
+                                 MetadataKey(group, DigestsName("p")), PayloadKey(group, "w")}) {
+    EXPECT_EQ(IdentityOfKey("t", key), identity) << key;
+  }
+  for (const std::string& key :
+       {group, group + "/", group + "/else", std::string("weights/a/b/c/manifest"),
+        std::string("weights/a/b/c/-1/manifest"), std::string("weights/a/b/c/07/manifest"),
+        std::string("weights/a/%zz/c/7/manifest"), std::string("weights/a/b c/d/7/manifest"),
+        std::string("kv/a/b/c/7/manifest"), std::string("")}) {
+    EXPECT_EQ(IdentityOfKey("t", key), std::nullopt) << key;
+  }
+}
+
 TEST(Grant, MacDependsOnEveryFieldAndOnTheKey) {
   const std::string key(32, 'k');
   const Sha256Digest mac = GrantMac(key, SomeGrant());
@@ -178,12 +215,12 @@ TEST(Grant, MacDependsOnEveryFieldAndOnTheKey) {
   differs([](Grant& g) { g.import_id = ImportId(4); });
   differs([](Grant& g) { g.arena_id = ArenaId(5); });
   differs([](Grant& g) { g.arena_bytes = 4096; });
-  for (int access = 1; access <= 4; ++access) {
+  for (int access = 1; access <= 5; ++access) {
     if (access == 2) continue;
     differs([&](Grant& g) { g.access = AccessFromNumber(access).value(); });
   }
-  EXPECT_EQ(AccessFromNumber(0).status().message(), "access must be 1 to 4, got 0");
-  EXPECT_EQ(AccessFromNumber(5).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(AccessFromNumber(0).status().message(), "access must be 1 to 5, got 0");
+  EXPECT_EQ(AccessFromNumber(6).status().code(), Code::kInvalidArgument);
 }
 
 TEST(Revision, DigestsRootHashesTheDocumentedLines) {

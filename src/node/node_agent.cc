@@ -44,6 +44,7 @@ Status NodeAgent::Register() {
   request.mutable_address()->set_instance_id(node_.instance_id());
   request.mutable_address()->set_host_id(options_.host_id);
   request.mutable_address()->set_socket_path(options_.socket_path);
+  request.mutable_address()->set_tcp_address(options_.tcp_address);
   request.set_capacity_bytes(node_.capacity_bytes());
   request.set_grant_key(node_.grant_key());
   request.set_durable_arenas(node_.durable_arenas());

@@ -26,6 +26,7 @@ namespace mooncake::node {
 struct NodeAgentOptions {
   std::string host_id;
   std::string socket_path;          // empty: an embedded node
+  std::string tcp_address = {};     // host:port for clients of other hosts; empty: none
   uint64_t report_interval_ms = 0;  // 0: what the Master says
   bool objects_only = false;        // its memory is for ordinary objects alone
 };

@@ -15,9 +15,9 @@
 #include "node/node.h"
 #include "node/node_service.h"
 #include "node/test_grants.h"
+#include "rpc/node_server.h"
 #include "rpc/status_proto.h"
-#include "rpc/unix_node_channel.h"
-#include "rpc/unix_node_server.h"
+#include "rpc/stream_node_channel.h"
 #include "transfer/extent_header.h"
 
 namespace mooncake::node {
@@ -414,8 +414,8 @@ TEST(DurableSlabs, WithoutTheirIndexAreGivenUp) {
 class NodeExtentsOverSocket : public testing::Test {
  protected:
   NodeExtentsOverSocket() {
-    server_ = rpc::UnixNodeServer::Start(folder_ / "s", service_).value();
-    channel_ = rpc::UnixNodeChannel::Connect(folder_ / "s", Soon()).value();
+    server_ = rpc::NodeServer::StartUnix(folder_ / "s", service_).value();
+    channel_ = rpc::StreamNodeChannel::ConnectUnix(folder_ / "s", Soon()).value();
   }
   static rpc::CallBounds Soon() { return {env::Deadline::AfterMs(20'000), {}}; }
   // As AddWhole, but for the node to fetch from `content`.
@@ -440,8 +440,8 @@ class NodeExtentsOverSocket : public testing::Test {
   env::TestFolder folder_;
   std::unique_ptr<Node> node_ = OpenIn(folder_.path());
   NodeService service_{*node_};
-  std::unique_ptr<rpc::UnixNodeServer> server_;
-  std::shared_ptr<rpc::UnixNodeChannel> channel_;
+  std::unique_ptr<rpc::NodeServer> server_;
+  std::shared_ptr<rpc::StreamNodeChannel> channel_;
 };
 
 TEST_F(NodeExtentsOverSocket, ContentAndDescriptorsTravel) {
@@ -515,6 +515,43 @@ TEST_F(NodeExtentsOverSocket, AForkedWriterIsReadItself) {
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_TRUE(Get(*node_, spec).value() == ContentOf(11, spec.bytes));
+}
+
+TEST_F(NodeExtentsOverSocket, OverTcpWhatNeedsNoMemoryInCommon) {
+  auto server = rpc::NodeServer::StartTcp("127.0.0.1:0", "", service_);
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  auto channel = rpc::StreamNodeChannel::ConnectTcp((*server)->address(), Soon());
+  ASSERT_TRUE(channel.ok()) << channel.status().ToString();
+  const PermitSpec spec{.offset = 128, .bytes = 500'000, .object_id = 11};
+  v1::WriteExtents write;
+  AddWhole(MakePermit(*node_, spec), &write);
+  const auto written = (*channel)->WriteExtents(write, Soon());
+  ASSERT_TRUE(written.ok()) << written.status().ToString();
+  EXPECT_EQ(*written, std::vector<Status>{OkStatus()});
+  v1::ReadExtents read;
+  *read.add_grants() = MakeSlabGrant(*node_, spec);
+  AddRead(spec, &read);
+  const auto reply = (*channel)->ReadExtents(read, Soon());
+  ASSERT_TRUE(reply.ok()) << reply.status().ToString();
+  EXPECT_TRUE(reply->content() == ContentOf(11, 500'000));
+
+  const Status slab = (*channel)->OpenSlab(MakeSlabGrant(*node_, spec), Soon()).status();
+  EXPECT_EQ(slab.code(), Code::kUnsupported);
+  EXPECT_THAT(slab.message(), HasSubstr("mapped by processes of its host alone"));
+  const v1::Grant arena = MakeGrant(*node_, {v1::ACCESS_WRITE, 7, 8, kMiB});
+  EXPECT_EQ((*channel)->OpenArena(arena, Soon()).status().code(), Code::kUnsupported);
+  EXPECT_EQ(node_->used_bytes(), kMiB);
+  v1::WriteExtents pulled;
+  const std::string content(100, 'x');
+  AddPulled(MakePermit(*node_, {.offset = 0, .bytes = 100, .object_id = 12}), content, &pulled);
+  EXPECT_EQ((*channel)->WriteExtents(pulled, Soon()).status().code(), Code::kUnsupported);
+
+  // Without a permit or grant nothing is had.
+  write.mutable_writes(0)->mutable_permit()->set_object_id(99);
+  EXPECT_EQ((*channel)->WriteExtents(write, Soon())->front().code(), Code::kInvalidArgument);
+  read.clear_grants();
+  EXPECT_TRUE((*channel)->ReadExtents(read, Soon())->content().empty());
+  EXPECT_EQ((*channel)->WriteMetadata({}, "manifest", "x", Soon()).code(), Code::kUnavailable);
 }
 
 }  // namespace

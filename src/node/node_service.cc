@@ -23,6 +23,18 @@ Result<Sha256Digest> DigestOf(const std::string& bytes) {
 Status NodeService::Dispatch(const v1::NodeRequest& request, const rpc::NodePeer& peer,
                              v1::NodeReply* reply, env::UniqueFd* fd_out) {
   switch (request.kind_case()) {
+    case v1::NodeRequest::kOpenArena:
+    case v1::NodeRequest::kOpenSlab:
+      // Before anything is made for it.
+      if (!peer.same_host) {
+        return Unsupported("the node's memory is mapped by processes of its host alone, and " +
+                           peer.name + " is none");
+      }
+      break;
+    default:
+      break;
+  }
+  switch (request.kind_case()) {
     case v1::NodeRequest::kOpenArena: {
       MC_ASSIGN_OR_RETURN(*fd_out, node_.OpenArena(request.open_arena().grant()));
       reply->set_arena_bytes(request.open_arena().grant().arena_bytes());

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "base/status.h"
-#include "env/unix_socket.h"
+#include "env/stream_socket.h"
 #include "mooncake/v1/node.pb.h"
 
 namespace mooncake::rpc {

@@ -1,8 +1,9 @@
-// A node as a same-host client sees it (proto/mooncake/v1/node.proto).
+// A node as a client sees it (proto/mooncake/v1/node.proto).
 //
-// Implementations: UnixNodeChannel (rpc/unix_node_channel.h) over the node's Unix socket; the
-// embedded store's in-process one (cluster/). Every call carries a Grant that the Master gave.
-// Thread-safe: calls of one channel may be serialised, and the wait for each other counts.
+// Implementations: StreamNodeChannel (rpc/stream_node_channel.h) over the node's Unix socket or
+// TCP; the embedded store's in-process one (cluster/). Every call carries a Grant that the Master
+// gave, or an ExtentPermit. What needs a descriptor is UNSUPPORTED over TCP. Thread-safe: calls of
+// one channel may be serialised, and the wait for each other counts.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// What a node does with one request of a same-host client; implemented by src/node, called by
-// UnixNodeServer and by the embedded store's in-process channel.
+// What a node does with one request of a client; implemented by src/node, called by NodeServer and
+// by the embedded store's in-process channel.
 #pragma once
 
 #include <string>

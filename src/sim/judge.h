@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -66,6 +67,9 @@ class Judge {
   // Every record before it is appended to the Master's log.
   void OnLogRecord(std::string_view payload);
 
+  // Told every record, too.
+  std::function<void(std::string_view)> on_log_record;
+
   // ---- what clients did and were told ----
   void PublishTried(const Content& content);
   void PublishTold(const Content& content);  // READY
@@ -91,6 +95,9 @@ class Judge {
   // Everything was healed and has come to rest.
   void InspectAtRest();
 
+  // Counts that the rule was looked at; `text` says how it was broken, the first time.
+  void Check(Rule rule, bool holds, const std::string& text);
+
   const std::optional<Violation>& violation() const { return violation_; }
   uint64_t checks(Rule rule) const { return checks_[static_cast<size_t>(rule)]; }
   bool damaged() const { return damaged_; }
@@ -113,7 +120,6 @@ class Judge {
     bool over = false;
   };
 
-  void Check(Rule rule, bool holds, const std::string& text);
   RevisionFacts& FactsOf(const v1::WeightIdentity& identity);
   void SeeMetadata(const v1::RevisionMetadata& metadata);
   void SeeGone(const std::string& identity, std::string_view how);

@@ -39,6 +39,7 @@ struct Totals {
   Workload::Counts counts;
   std::array<uint64_t, kRules> checks{};
   std::map<std::string, uint64_t> faults;
+  std::map<std::string, uint64_t> object_outcomes;
 
   void Add(const ScenarioReport& report) {
     ++runs;
@@ -54,6 +55,7 @@ struct Totals {
     counts.removed += report.counts.removed;
     for (size_t rule = 0; rule < kRules; ++rule) checks[rule] += report.checks[rule];
     for (const auto& [kind, count] : report.faults) faults[kind] += count;
+    for (const auto& [kind, count] : report.object_outcomes) object_outcomes[kind] += count;
   }
 };
 
@@ -77,6 +79,9 @@ void PrintRun(const ScenarioReport& report) {
   }
   for (const auto& [kind, count] : counts.failures) {
     std::printf("  %6lu x %s: %s\n", count, kind.c_str(), counts.examples.at(kind).c_str());
+  }
+  for (const auto& [kind, count] : report.object_outcomes) {
+    std::printf("  %6lu x %s\n", count, kind.c_str());
   }
   if (!report.refused.empty()) {
     std::printf("  the Master refused its damaged log: %s\n", report.refused.c_str());
@@ -102,6 +107,10 @@ void PrintTotals(const Totals& totals) {
       totals.runs, totals.failed, totals.refused, totals.virtual_seconds, totals.turns,
       counts.published, counts.publishes, counts.loaded, counts.loads, counts.removed,
       counts.removes);
+  std::printf("\n%12s  operation on ordinary objects\n", "ended");
+  for (const auto& [kind, count] : totals.object_outcomes) {
+    std::printf("%12lu  %s\n", count, kind.c_str());
+  }
   std::printf("\n%12s  rule\n", "checked");
   for (size_t rule = 1; rule < kRules; ++rule) {
     std::printf(

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "sim/channels.h"
@@ -25,16 +26,25 @@ class Scenario {
         judge_(cluster_),
         arenas_(std::make_shared<WrittenArenas>(cluster_)),
         faults_(cluster_, judge_, *arenas_),
-        workload_(cluster_, judge_),
+        object_judge_(cluster_, judge_),
+        objects_(cluster_, object_judge_),
+        workload_(cluster_, judge_, objects_),
         clients_(static_cast<size_t>(options.clients)) {
     report_.seed = options.seed;
     simulation_.on_note = options.on_note;
     cluster_.network().on_request = [this](const std::string& address, std::string& request) {
-      if (address == kMasterAddress) judge_.OnMasterRequest(request);
+      if (address != kMasterAddress) return;
+      judge_.OnMasterRequest(request);
+      object_judge_.OnMasterRequest(request);
     };
     cluster_.network().on_answer = [this](const std::string& address, const std::string& request,
                                           std::string& answer) {
-      if (address == kMasterAddress) judge_.OnMasterAnswer(request, answer);
+      if (address != kMasterAddress) return;
+      judge_.OnMasterAnswer(request, answer);
+      object_judge_.OnMasterAnswer(request, answer);
+    };
+    judge_.on_log_record = [this](std::string_view payload) {
+      object_judge_.OnLogRecord(payload);
     };
     Plant(options.bug, cluster_, judge_, arenas_);
   }
@@ -59,6 +69,7 @@ class Scenario {
     report_.turns = simulation_.turns();
     report_.violation = judge_.violation();
     report_.counts = workload_.counts();
+    report_.object_outcomes = objects_.outcomes();
     report_.faults = faults_.happened();
     for (size_t rule = 1; rule < kRules; ++rule) {
       report_.checks[rule] = judge_.checks(static_cast<Rule>(rule));
@@ -75,6 +86,8 @@ class Scenario {
     options.capacity_bytes = static_cast<uint64_t>(dice.Between(2, 12)) << 20;
     options.snapshot_every_records = static_cast<uint64_t>(dice.Between(10, 400));
     options.ttl_ms = static_cast<uint64_t>(dice.Between(300, 4'000));
+    options.object_lease_ms = dice.Between(100, 3'000);
+    options.relaxed_flush_ms = dice.Between(0, 500);
     return options;
   }
 
@@ -128,6 +141,7 @@ class Scenario {
     const std::shared_ptr<master::Master> master = cluster_.master();
     if (master == nullptr || !ClientsEnded()) return false;
     const master::ReplicatedState& state = master->state();
+    if (!state.pool.unfinished().empty()) return false;
     if (!state.weights.open_imports().empty() || !state.weights.leases().empty() ||
         !state.weights.deleting().empty()) {
       return false;
@@ -143,13 +157,31 @@ class Scenario {
     return true;
   }
 
+  // As the Master sees it: a node that has yet to find it again is no rest.
+  bool NodesReport() {
+    const std::shared_ptr<master::Master> master = cluster_.master();
+    if (master == nullptr) return false;
+    struct Asked {
+      v1::GetClusterRequest request;
+      v1::GetClusterReply reply;
+      bool answered = false;
+    };
+    const auto asked = std::make_shared<Asked>();
+    master->GetCluster(rpc::Caller::Operator(), asked->request, &asked->reply,
+                       [asked] { asked->answered = true; });
+    for (int i = 0; i < 100 && !asked->answered; ++i) simulation_.Sleep(10 * kMillisecond);
+    if (!asked->answered || asked->reply.status().code() != 0) return false;
+    return std::all_of(asked->reply.nodes().begin(), asked->reply.nodes().end(),
+                       [](const v1::NodeStatus& node) { return node.alive(); });
+  }
+
   void ComeToRest() {
     const int64_t end_ns = simulation_.now_ns() + kRestNsMax;
     // Twice in a row, a while apart: what nodes report late changes a state once more.
     int calm = 0;
     while (calm < 20) {
       (void)faults_.StartAll();
-      calm = IsAtRest() ? calm + 1 : 0;
+      calm = IsAtRest() && NodesReport() ? calm + 1 : 0;
       if (!GoesOn()) return;
       if (faults_.log_damaged() && !cluster_.master_failure().ok()) {
         report_.refused = cluster_.master_failure().ToString();
@@ -202,6 +234,10 @@ class Scenario {
         const Status loaded = workload_.LoadAndCheck(*client, identity);
         judge_.ReadAtRest(identity, loaded);
       }
+      for (const ObjectName& name : object_judge_.MustBeThere()) {
+        const auto objects = cluster_.NewObjectClient({.tenant_id = name.tenant_id});
+        object_judge_.ReadAtRest(name, objects_.ReadAndCheck(*objects, name));
+      }
     });
     while (reader->tasks() > 0) simulation_.Sleep(10 * kMillisecond);
   }
@@ -221,6 +257,8 @@ class Scenario {
   Judge judge_;
   const std::shared_ptr<WrittenArenas> arenas_;
   FaultPlan faults_;
+  ObjectJudge object_judge_;
+  ObjectWorkload objects_;
   Workload workload_;
   std::vector<std::shared_ptr<Process>> clients_;
   uint64_t client_lives_ = 0;

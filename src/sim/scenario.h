@@ -54,6 +54,7 @@ struct ScenarioReport {
   // The Master refused a damaged log, in its own words; nothing after it was judged.
   std::string refused;
   Workload::Counts counts;
+  std::map<std::string, uint64_t> object_outcomes;  // by operation and code
   std::array<uint64_t, kRules> checks{};
   std::map<std::string, uint64_t> faults;  // by kind, how often
 

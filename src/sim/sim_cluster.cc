@@ -77,6 +77,10 @@ Result<std::shared_ptr<SimCluster::MasterLife>> SimCluster::OpenMaster() {
   options.rebuild_retry_ms = 200;
   options.log_drop_records_max = 20;
   options.verify_replay_every = 1;
+  options.object_lease_ms = options_.object_lease_ms;
+  options.put_ttl_ms = 4'000;
+  options.slab_bytes = 256 << 10;
+  options.relaxed_flush_ms = options_.relaxed_flush_ms;
   MC_ASSIGN_OR_RETURN(
       std::unique_ptr<master::Master> master,
       master::Master::Open(options, {*life->log,
@@ -182,6 +186,14 @@ std::unique_ptr<client::StoreClient> SimCluster::NewClient(client::StoreClientOp
   options.holder = "simulated";
   return std::make_unique<client::StoreClient>(ConnectMaster(network_, kStoreHost),
                                                ConnectNodes(network_, kStoreHost), options);
+}
+
+std::unique_ptr<client::ObjectClient> SimCluster::NewObjectClient(
+    client::ObjectClientOptions options) {
+  options.host_id = kStoreHost;
+  options.threads = 1;
+  return std::make_unique<client::ObjectClient>(ConnectMaster(network_, kStoreHost),
+                                                ConnectNodes(network_, kStoreHost), options);
 }
 
 }  // namespace mooncake::sim

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "client/object_client.h"
 #include "client/store_client.h"
 #include "master/master.h"
 #include "node/node.h"
@@ -28,6 +29,8 @@ struct ClusterOptions {
   int64_t node_dead_after_ms = 1'500;
   uint64_t snapshot_every_records = 40;
   uint64_t ttl_ms = 2'000;  // of clients' leases and imports
+  int64_t object_lease_ms = 1'000;
+  int64_t relaxed_flush_ms = 20;
 };
 
 inline constexpr const char* kLogPath = "/log.db";  // on the Master's disk
@@ -70,6 +73,8 @@ class SimCluster {
 
   // For a process of the store's host, to be called on a task of it.
   std::unique_ptr<client::StoreClient> NewClient(client::StoreClientOptions options = {});
+
+  std::unique_ptr<client::ObjectClient> NewObjectClient(client::ObjectClientOptions options = {});
 
   // Called on the Master's task before it opens its log, and with the log once it is open: for
   // planted faults.

@@ -29,9 +29,10 @@ std::vector<std::string> ParticipantsOf(const manifest::Placement& placement) {
 
 }  // namespace
 
-Workload::Workload(SimCluster& cluster, Judge& judge)
+Workload::Workload(SimCluster& cluster, Judge& judge, ObjectWorkload& objects)
     : cluster_(cluster),
       judge_(judge),
+      objects_(objects),
       dice_(cluster.simulation().dice()),
       large_(dice_.Chance(300'000)) {
   for (const auto& [kind, weight] : {std::pair{Kind::kPublish, 30U},
@@ -39,6 +40,7 @@ Workload::Workload(SimCluster& cluster, Judge& judge)
                                      {Kind::kRemove, 12U},
                                      {Kind::kLook, 8U},
                                      {Kind::kList, 4U},
+                                     {Kind::kObject, objects.active() ? 100U : 0U},
                                      {Kind::kIdle, 6U}}) {
     const bool left_out = kind != Kind::kPublish && dice_.Chance(150'000);
     weights_.emplace_back(kind, left_out ? 0 : weight * static_cast<uint32_t>(dice_.Between(1, 4)));
@@ -73,6 +75,15 @@ void Workload::RunClient(Process& process) {
     return OkStatus();
   };
   const std::unique_ptr<client::StoreClient> client = cluster_.NewClient(options);
+  const std::string tenant_id = objects_.PickTenant();
+  client::ObjectClientOptions object_options;
+  object_options.tenant_id = tenant_id;
+  object_options.retry_ms = options.retry_ms;
+  object_options.chunk_bytes = dice_.Chance(300'000) ? 5'000 : 1u << 20;
+  // Some read over the network, as from another host.
+  object_options.share_memory = dice_.Chance(600'000);
+  const std::unique_ptr<client::ObjectClient> objects =
+      objects_.active() ? cluster_.NewObjectClient(object_options) : nullptr;
   while (!stopping_ && !process.crashed()) {
     switch (PickKind()) {
       case Kind::kPublish:
@@ -91,6 +102,9 @@ void Workload::RunClient(Process& process) {
         break;
       case Kind::kList:
         List(*client);
+        break;
+      case Kind::kObject:
+        objects_.Act(*objects, tenant_id);
         break;
       case Kind::kIdle:
         env::PauseMs(dice_.Between(1, 500), {});

@@ -14,13 +14,14 @@
 #include <vector>
 
 #include "sim/judge.h"
+#include "sim/object_workload.h"
 #include "sim/sim_cluster.h"
 
 namespace mooncake::sim {
 
 class Workload {
  public:
-  Workload(SimCluster& cluster, Judge& judge);
+  Workload(SimCluster& cluster, Judge& judge, ObjectWorkload& objects);
 
   // One client's life: operations until `stopping()`, or its process crashes. On a task of the
   // client's process.
@@ -50,7 +51,7 @@ class Workload {
     cluster::TestLayout layout;
     std::vector<std::string> participants;  // of this taker; empty: all
   };
-  enum class Kind : uint8_t { kPublish, kLoad, kRemove, kLook, kList, kIdle };
+  enum class Kind : uint8_t { kPublish, kLoad, kRemove, kLook, kList, kObject, kIdle };
 
   Status Failed(const std::string& operation, const Status& why);
   Kind PickKind();
@@ -63,6 +64,7 @@ class Workload {
 
   SimCluster& cluster_;
   Judge& judge_;
+  ObjectWorkload& objects_;
   Dice& dice_;
   const bool large_;
   bool stopping_ = false;

@@ -1,4 +1,4 @@
-// UnixNodeChannel and UnixNodeServer against each other.
+// StreamNodeChannel and NodeServer against each other.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grp.h>
@@ -14,10 +14,12 @@
 
 #include "base/digest.h"
 #include "env/memory_file.h"
+#include "env/tcp_socket.h"
 #include "env/test_folder.h"
+#include "env/unix_socket.h"
+#include "rpc/node_server.h"
 #include "rpc/status_proto.h"
-#include "rpc/unix_node_channel.h"
-#include "rpc/unix_node_server.h"
+#include "rpc/stream_node_channel.h"
 
 namespace mooncake::rpc {
 namespace {
@@ -85,18 +87,18 @@ class MapHandler final : public NodeHandler {
 
 class UnixNodeTest : public testing::Test {
  protected:
-  std::unique_ptr<UnixNodeServer> MustStart(UnixNodeServerOptions options = {}) {
-    auto server = UnixNodeServer::Start(path_, handler_, std::move(options));
+  std::unique_ptr<NodeServer> MustStart(NodeServerOptions options = {}) {
+    auto server = NodeServer::StartUnix(path_, handler_, std::move(options));
     EXPECT_TRUE(server.ok()) << server.status().ToString();
     return *std::move(server);
   }
-  std::shared_ptr<UnixNodeChannel> MustConnect() {
-    auto channel = UnixNodeChannel::Connect(path_, Soon());
+  std::shared_ptr<StreamNodeChannel> MustConnect() {
+    auto channel = StreamNodeChannel::ConnectUnix(path_, Soon());
     EXPECT_TRUE(channel.ok()) << channel.status().ToString();
     return *std::move(channel);
   }
   // Waits until the server has that many connections.
-  static bool WaitForConnections(const UnixNodeServer& server, size_t count) {
+  static bool WaitForConnections(const NodeServer& server, size_t count) {
     const env::Deadline deadline = env::Deadline::AfterMs(20'000);
     while (server.connection_count() != count) {
       if (deadline.Expired()) return false;
@@ -184,15 +186,15 @@ TEST_F(UnixNodeTest, ARestartedServerIsFoundAgain) {
 }
 
 TEST_F(UnixNodeTest, NobodyThere) {
-  auto channel = UnixNodeChannel::Connect(path_, Soon());
+  auto channel = StreamNodeChannel::ConnectUnix(path_, Soon());
   ASSERT_FALSE(channel.ok());
   EXPECT_EQ(channel.status().code(), Code::kUnavailable);
-  UnixNodeConnector connector;
+  SocketNodeConnector connector("h1");
   v1::NodeAddress address;
   address.set_node_id("n1");
+  address.set_host_id("h1");
   EXPECT_EQ(connector.Connect(address, Soon()).status().code(), Code::kInvalidArgument);
   address.set_socket_path(path_);
-  address.set_host_id("h1");
   const Status status = connector.Connect(address, Soon()).status();
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("node n1 of host h1"));
@@ -201,7 +203,7 @@ TEST_F(UnixNodeTest, NobodyThere) {
 // Whoever is idle makes room, and is back when it asks again.
 TEST_F(UnixNodeTest, MoreClientsThanConnections) {
   auto server = MustStart({.max_connections = 2});
-  std::vector<std::shared_ptr<UnixNodeChannel>> channels;
+  std::vector<std::shared_ptr<StreamNodeChannel>> channels;
   channels.reserve(5);
   for (int i = 0; i < 5; ++i) channels.push_back(MustConnect());
   for (int round = 0; round < 20; ++round) {
@@ -295,20 +297,21 @@ TEST_F(UnixNodeTest, ANodeThatDoesNotAnswerIsGivenUpInTime) {
 TEST_F(UnixNodeTest, AnotherUserIsRefused) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   ASSERT_EQ(::chmod(folder_.path().c_str(), 0755), 0);
-  for (const bool allowed : {false, true}) {
-    UnixNodeServerOptions options{.socket_mode = 0666};
-    if (allowed) options.allowed_uids = {65534};
+  for (const uid_t allowed_uid : {0, 65533, 65534}) {
+    const bool allowed = allowed_uid == 65534;
+    NodeServerOptions options{.socket_mode = 0666};
+    if (allowed_uid != 0) options.allowed_uids = {allowed_uid};
     auto server = MustStart(std::move(options));
     const pid_t child = ::fork();
     if (child == 0) {
       if (::setgroups(0, nullptr) != 0 || ::setuid(65534) != 0) ::_exit(100);
-      auto channel = UnixNodeChannel::Connect(path_, Soon());
+      auto channel = StreamNodeChannel::ConnectUnix(path_, Soon());
       ::_exit(channel.ok() ? static_cast<int>((*channel)->SealImport({}, Soon()).code()) : 101);
     }
     int status = 0;
     ::waitpid(child, &status, 0);
     ASSERT_TRUE(WIFEXITED(status));
-    EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(allowed ? Code::kOk : Code::kInvalidArgument));
+    EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(allowed ? Code::kOk : Code::kPermissionDenied));
   }
 }
 
@@ -354,7 +357,7 @@ TEST_F(UnixNodeTest, ManyThreadsOverOneChannelAndOverMany) {
     threads.emplace_back([&, t] {
       auto own = MustConnect();
       for (int i = 0; i < 50; ++i) {
-        UnixNodeChannel& channel = i % 2 == 0 ? *own : *shared;
+        StreamNodeChannel& channel = i % 2 == 0 ? *own : *shared;
         const std::string name = "m" + std::to_string(t);
         const std::string content = std::to_string(i) + std::string(100 * t, 'x');
         wrong += !channel.WriteMetadata({}, name, content, Soon()).ok();
@@ -365,6 +368,159 @@ TEST_F(UnixNodeTest, ManyThreadsOverOneChannelAndOverMany) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+// A process that forked shares its parent's descriptors, and must not its connection.
+TEST_F(UnixNodeTest, AForkedChildConnectsAnew) {
+  auto server = MustStart();
+  auto channel = MustConnect();
+  ASSERT_TRUE(channel->SealImport({}, Soon()).ok());
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(channel->SealImport({}, Soon()).ok() ? 0 : 1);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  ASSERT_TRUE(channel->SealImport({}, Soon()).ok());
+  EXPECT_EQ(handler_.peers_, (std::vector<pid_t>{::getpid(), child, ::getpid()}));
+}
+
+// ---- TCP ----
+
+class TcpNodeTest : public UnixNodeTest {
+ protected:
+  std::unique_ptr<NodeServer> MustStartTcp(NodeServerOptions options = {}) {
+    auto server = NodeServer::StartTcp("127.0.0.1:0", "", handler_, std::move(options));
+    EXPECT_TRUE(server.ok()) << server.status().ToString();
+    return *std::move(server);
+  }
+  static std::shared_ptr<StreamNodeChannel> MustConnectTo(const NodeServer& server) {
+    auto channel = StreamNodeChannel::ConnectTcp(server.address(), Soon());
+    EXPECT_TRUE(channel.ok()) << channel.status().ToString();
+    return *std::move(channel);
+  }
+};
+
+TEST_F(TcpNodeTest, CallsWithoutDescriptors) {
+  auto server = MustStartTcp();
+  auto channel = MustConnectTo(*server);
+  std::string content(9 << 20, '\0');
+  for (size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * 7 + i / 1000);
+  ASSERT_TRUE(channel->WriteMetadata({}, "manifest", content, Soon()).ok());
+  EXPECT_TRUE(channel->ReadMetadata({}, "manifest", Soon()).value() == content);
+  EXPECT_EQ(channel->ReadMetadata({}, "other", Soon()).status(), NotFound("no other"));
+  // Nobody's memory is read for who asks over TCP, though it be this process's.
+  EXPECT_THAT(handler_.peers_, testing::Each(0));
+}
+
+TEST_F(TcpNodeTest, ADescriptorIsNotSent) {
+  auto server = MustStartTcp();
+  auto channel = MustConnectTo(*server);
+  // A handler that gives one nonetheless: the connection ends, and the call with it.
+  EXPECT_FALSE(channel->OpenArena(ArenaGrant(1, 4096), Soon()).ok());
+  EXPECT_TRUE(channel->SealImport({}, Soon()).ok());
+}
+
+TEST_F(TcpNodeTest, TheConnectorChoosesByHost) {
+  auto unix_server = MustStart();
+  auto tcp_server = MustStartTcp();
+  v1::NodeAddress address;
+  address.set_node_id("n1");
+  address.set_host_id("h1");
+  address.set_socket_path(path_);
+  SocketNodeConnector elsewhere("h2");
+  const Status none = elsewhere.Connect(address, Soon()).status();
+  EXPECT_EQ(none.code(), Code::kUnsupported);
+  EXPECT_THAT(none.message(), HasSubstr("node n1 of host h1 serves no clients of other hosts"));
+  address.set_tcp_address(tcp_server->address());
+  ASSERT_TRUE((*elsewhere.Connect(address, Soon()))->SealImport({}, Soon()).ok());
+  SocketNodeConnector here("h1");
+  ASSERT_TRUE((*here.Connect(address, Soon()))->SealImport({}, Soon()).ok());
+  EXPECT_EQ(handler_.peers_, (std::vector<pid_t>{0, ::getpid()}));
+  tcp_server.reset();
+  const Status gone = elsewhere.Connect(address, Soon()).status();
+  EXPECT_EQ(gone.code(), Code::kUnavailable);
+  EXPECT_THAT(gone.message(), HasSubstr("node n1 of host h1"));
+}
+
+TEST_F(TcpNodeTest, ARestartedServerIsFoundAgain) {
+  auto server = MustStartTcp();
+  const std::string address = server->address();
+  auto channel = MustConnectTo(*server);
+  ASSERT_TRUE(channel->WriteMetadata({}, "a", "1", Soon()).ok());
+  server.reset();
+  EXPECT_EQ(channel->SealImport({}, Soon()).code(), Code::kUnavailable);
+  auto again = NodeServer::StartTcp(address, "", handler_);
+  ASSERT_TRUE(again.ok()) << again.status().ToString();
+  EXPECT_EQ(channel->ReadMetadata({}, "a", Soon()).value(), "1");
+}
+
+// Whoever it is that answers: it is no node, and the call ends.
+TEST_F(TcpNodeTest, APeerThatIsNoNode) {
+  auto listener = env::TcpListener::Listen("127.0.0.1:0");
+  ASSERT_TRUE(listener.ok());
+  const std::string frame_of_garbage("\x03\0\0\0\xff\xff\xff", 7);
+  const std::string torn("\x64\0\0\0abc", 7);
+  for (const std::string& answer :
+       {std::string("HTTP/1.1 400 Bad Request"), frame_of_garbage, torn, std::string()}) {
+    std::thread peer([&] {
+      // The channel asks once more where a connection that it had before broke.
+      auto socket = listener->Accept(env::Deadline::AfterMs(20'000));
+      ASSERT_TRUE(socket.ok());
+      ASSERT_TRUE(socket->ReceiveReply(env::Deadline::AfterMs(20'000)).ok());
+      ASSERT_EQ(::write(socket->fd(), answer.data(), answer.size()),
+                static_cast<ssize_t>(answer.size()));
+    });
+    auto channel = StreamNodeChannel::ConnectTcp(listener->address(), Soon());
+    ASSERT_TRUE(channel.ok());
+    // The peer takes only one connection.
+    const Status status = (*channel)->SealImport({}, Within(500));
+    EXPECT_FALSE(status.ok()) << answer;
+    peer.join();
+  }
+}
+
+TEST_F(TcpNodeTest, GarbageAndHalfRequestsEndOnlyTheirOwnConnection) {
+  auto server = MustStartTcp({.receive_timeout_ms = 100});
+  auto good = MustConnectTo(*server);
+  ASSERT_TRUE(good->SealImport({}, Soon()).ok());
+  for (const std::string& bytes :
+       {std::string("\xff\xff\xff\xff"), std::string("GET / HTTP/1.1\r\n"),
+        std::string("\x03\0\0\0\xff\xff\xff", 7), std::string("\x64\0\0\0abc", 7)}) {
+    auto bad = env::TcpSocket::Connect(server->address(), env::Deadline::AfterMs(5000));
+    ASSERT_TRUE(bad.ok());
+    ASSERT_EQ(::write(bad->fd(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+    auto frame = bad->ReceiveFrame(env::Deadline::AfterMs(20'000));
+    EXPECT_FALSE(frame.ok() && frame->has_value());
+  }
+  EXPECT_TRUE(good->SealImport({}, Soon()).ok());
+}
+
+TEST_F(TcpNodeTest, StopEndsIdleConnectionsAndWaitsForTheBusyOne) {
+  auto server = MustStartTcp();
+  auto idle = MustConnectTo(*server);
+  ASSERT_TRUE(idle->SealImport({}, Soon()).ok());
+  std::binary_semaphore gate(0);
+  handler_.gate_ = &gate;
+  auto busy = MustConnectTo(*server);
+  std::thread caller([&] { (void)busy->SealImport({}, Soon()); });
+  handler_.entered_.acquire();
+  std::thread stopper([&] { server->Stop(); });
+  gate.release();
+  stopper.join();
+  caller.join();
+  server.reset();
+  EXPECT_EQ(handler_.seals_, 2);
+}
+
+TEST_F(TcpNodeTest, WhatClientsAreTold) {
+  const Status unsaid = NodeServer::StartTcp("0.0.0.0:0", "", handler_).status();
+  EXPECT_EQ(unsaid.code(), Code::kInvalidArgument);
+  EXPECT_THAT(unsaid.message(), HasSubstr("say which one clients are told"));
+  auto server = NodeServer::StartTcp("0.0.0.0:0", "localhost", handler_);
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  EXPECT_THAT((*server)->address(), testing::StartsWith("localhost:"));
+  EXPECT_TRUE(MustConnectTo(**server)->SealImport({}, Soon()).ok());
 }
 
 }  // namespace

@@ -1,14 +1,17 @@
-#include "rpc/unix_node_server.h"
+#include "rpc/node_server.h"
 
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
 #include "env/clock.h"
+#include "env/tcp_socket.h"
+#include "env/unix_socket.h"
 #include "rpc/status_proto.h"
 
 namespace mooncake::rpc {
@@ -22,37 +25,69 @@ constexpr int kBackOffMs = 50;
 
 }  // namespace
 
-Result<std::unique_ptr<UnixNodeServer>> UnixNodeServer::Start(const std::string& path,
-                                                              NodeHandler& handler,
-                                                              UnixNodeServerOptions options) {
+Result<std::unique_ptr<NodeServer>> NodeServer::Make(NodeHandler& handler,
+                                                     NodeServerOptions options) {
   MC_ASSIGN_OR_RETURN(env::Interrupter interrupter, env::Interrupter::Create());
-  std::unique_ptr<UnixNodeServer> server(
-      new UnixNodeServer(std::move(interrupter), handler, std::move(options)));
-  MC_RETURN_IF_ERROR(server->Listen(path));
-  server->acceptor_ = std::thread([raw = server.get()] { raw->AcceptLoop(); });
+  return std::unique_ptr<NodeServer>(
+      new NodeServer(std::move(interrupter), handler, std::move(options)));
+}
+
+void NodeServer::BeginToAccept() {
+  acceptor_ = std::thread([this] { AcceptLoop(); });
+}
+
+Result<std::unique_ptr<NodeServer>> NodeServer::StartUnix(const std::string& path,
+                                                          NodeHandler& handler,
+                                                          NodeServerOptions options) {
+  MC_ASSIGN_OR_RETURN(std::unique_ptr<NodeServer> server, Make(handler, std::move(options)));
+  MC_RETURN_IF_ERROR(server->ListenUnix(path));
+  server->BeginToAccept();
   return server;
 }
 
-UnixNodeServer::UnixNodeServer(env::Interrupter interrupter, NodeHandler& handler,
-                               UnixNodeServerOptions options)
+Result<std::unique_ptr<NodeServer>> NodeServer::StartTcp(const std::string& listen,
+                                                         const std::string& advertise,
+                                                         NodeHandler& handler,
+                                                         NodeServerOptions options) {
+  MC_ASSIGN_OR_RETURN(std::unique_ptr<NodeServer> server, Make(handler, std::move(options)));
+  MC_RETURN_IF_ERROR(server->ListenTcp(listen, advertise));
+  server->BeginToAccept();
+  return server;
+}
+
+NodeServer::NodeServer(env::Interrupter interrupter, NodeHandler& handler,
+                       NodeServerOptions options)
     : interrupter_(std::move(interrupter)), handler_(handler), options_(std::move(options)) {}
 
-UnixNodeServer::~UnixNodeServer() { Stop(); }
+NodeServer::~NodeServer() { Stop(); }
 
-Status UnixNodeServer::Listen(const std::string& path) {
+Status NodeServer::ListenUnix(const std::string& path) {
   MC_ASSIGN_OR_RETURN(env::UnixListener listener,
                       env::UnixListener::Listen(path, &interrupter_, options_.socket_mode));
   listener_ = std::make_unique<env::UnixListener>(std::move(listener));
+  address_ = listener_->address();
   return OkStatus();
 }
 
-size_t UnixNodeServer::connection_count() const {
+Status NodeServer::ListenTcp(const std::string& listen, const std::string& advertise) {
+  MC_ASSIGN_OR_RETURN(env::TcpListener listener, env::TcpListener::Listen(listen, &interrupter_));
+  if (listener.wildcard() && advertise.empty()) {
+    return InvalidArgument(listen +
+                           " is every address of this host: say which one clients are told");
+  }
+  address_ =
+      advertise.empty() ? listener.address() : advertise + ":" + std::to_string(listener.port());
+  listener_ = std::make_unique<env::TcpListener>(std::move(listener));
+  return OkStatus();
+}
+
+size_t NodeServer::connection_count() const {
   std::lock_guard lock(mutex_);
   return static_cast<size_t>(std::count_if(connections_.begin(), connections_.end(),
                                            [](const Connection& c) { return !c.closing; }));
 }
 
-void UnixNodeServer::Stop() {
+void NodeServer::Stop() {
   if (!acceptor_.joinable()) return;
   interrupter_.Interrupt();
   {
@@ -66,22 +101,22 @@ void UnixNodeServer::Stop() {
   connections_.clear();
 }
 
-void UnixNodeServer::AcceptLoop() {
+void NodeServer::AcceptLoop() {
   while (!interrupter_.interrupted()) {
-    Result<env::UnixSocket> accepted = listener_->Accept(env::Deadline::Infinite());
+    Result<env::StreamSocket> accepted = listener_->Accept(env::Deadline::Infinite());
     Reap();
     if (accepted.ok()) {
       Begin(*std::move(accepted));
       continue;
     }
     if (accepted.status().code() == Code::kCancelled) return;
-    Log().warn("node: accept on {}: {}", path(), accepted.status().ToString());
+    Log().warn("node: accept on {}: {}", address_, accepted.status().ToString());
     pollfd stop{.fd = interrupter_.fd(), .events = POLLIN, .revents = 0};
     (void)::poll(&stop, 1, kBackOffMs);
   }
 }
 
-void UnixNodeServer::Begin(env::UnixSocket socket) {
+void NodeServer::Begin(env::StreamSocket socket) {
   std::unique_lock lock(mutex_);
   room_.wait(lock, [this] { return stopping_ || MakeRoom(); });
   if (stopping_) return;
@@ -89,7 +124,7 @@ void UnixNodeServer::Begin(env::UnixSocket socket) {
   connection.thread = std::thread([this, &connection] { Serve(&connection); });
 }
 
-bool UnixNodeServer::MakeRoom() {
+bool NodeServer::MakeRoom() {
   size_t open = 0;
   Connection* idle = nullptr;
   for (Connection& connection : connections_) {
@@ -105,7 +140,7 @@ bool UnixNodeServer::MakeRoom() {
   return true;
 }
 
-void UnixNodeServer::Reap() {
+void NodeServer::Reap() {
   std::list<Connection> ended;
   {
     std::lock_guard lock(mutex_);
@@ -118,13 +153,16 @@ void UnixNodeServer::Reap() {
   for (Connection& connection : ended) connection.thread.join();
 }
 
-void UnixNodeServer::Serve(Connection* connection) {
-  const Result<env::PeerCredentials> known = connection->socket.Peer();
-  const Status admitted = known.ok() ? Admit(*known) : known.status();
-  const Result<env::PeerProcess> process = env::PeerProcess::OfSocket(connection->socket.fd());
+void NodeServer::Serve(Connection* connection) {
+  const Status admitted = Admit(connection->socket);
   NodePeer peer;
-  if (known.ok()) peer.name = fmt::format("process {}", known->pid);
-  if (process.ok()) peer.process = &*process;
+  peer.name = connection->socket.PeerName();
+  peer.same_host = connection->socket.kind() == env::StreamKind::kUnix;
+  std::optional<env::PeerProcess> process;
+  if (peer.same_host) {
+    Result<env::PeerProcess> known = env::PeerProcess::OfSocket(connection->socket.fd());
+    if (known.ok()) peer.process = &process.emplace(*std::move(known));
+  }
   Status why;
   int wait_ms = admitted.ok() ? kFirstRequestMs : kRefusalMs;
   while (ServeOne(connection, peer, admitted, wait_ms, &why)) {
@@ -132,7 +170,7 @@ void UnixNodeServer::Serve(Connection* connection) {
     wait_ms = options_.idle_timeout_ms;
   }
   if (!why.ok() && why.code() != Code::kCancelled) {
-    Log().info("node: connection of {} on {} ends: {}", peer.name, path(), why.ToString());
+    Log().info("node: connection of {} on {} ends: {}", peer.name, address_, why.ToString());
   }
   connection->socket.Shutdown();
   {
@@ -143,9 +181,9 @@ void UnixNodeServer::Serve(Connection* connection) {
   room_.notify_all();
 }
 
-bool UnixNodeServer::ServeOne(Connection* connection, const NodePeer& peer, const Status& admitted,
-                              int wait_ms, Status* why) {
-  env::UnixSocket& socket = connection->socket;
+bool NodeServer::ServeOne(Connection* connection, const NodePeer& peer, const Status& admitted,
+                          int wait_ms, Status* why) {
+  env::StreamSocket& socket = connection->socket;
   // A client that was idle for so long hears it when it has a request: its connection is gone.
   if (!socket.WaitReadable(env::Deadline::AfterMs(wait_ms)).ok()) return false;
   if (!SetBusy(connection, true)) return false;
@@ -156,7 +194,7 @@ bool UnixNodeServer::ServeOne(Connection* connection, const NodePeer& peer, cons
   return why->ok() && admitted.ok();
 }
 
-bool UnixNodeServer::SetBusy(Connection* connection, bool busy) {
+bool NodeServer::SetBusy(Connection* connection, bool busy) {
   {
     std::lock_guard lock(mutex_);
     if (connection->closing) return false;
@@ -167,19 +205,23 @@ bool UnixNodeServer::SetBusy(Connection* connection, bool busy) {
   return true;
 }
 
-Status UnixNodeServer::Admit(const env::PeerCredentials& peer) const {
+Status NodeServer::Admit(const env::StreamSocket& socket) const {
+  if (socket.kind() == env::StreamKind::kTcp) return OkStatus();
+  MC_ASSIGN_OR_RETURN(const env::PeerCredentials peer, socket.Peer());
   const bool allowed =
       peer.uid == ::geteuid() || peer.uid == 0 ||
       std::count(options_.allowed_uids.begin(), options_.allowed_uids.end(), peer.uid);
   if (!allowed) {
-    return InvalidArgument(fmt::format("user {} (pid {}) may not use {}: expected user {} or root",
-                                       peer.uid, peer.pid, path(), ::geteuid()));
+    return PermissionDenied(fmt::format(
+        "user {} (pid {}) may not use {}: expected user {}, root, or one that is allowed "
+        "(--allow-uid)",
+        peer.uid, peer.pid, address_, ::geteuid()));
   }
   return OkStatus();
 }
 
-Status UnixNodeServer::Answer(env::UnixSocket& socket, const NodePeer& peer, const Status& admitted,
-                              const env::Frame& frame) {
+Status NodeServer::Answer(env::StreamSocket& socket, const NodePeer& peer, const Status& admitted,
+                          const env::Frame& frame) {
   v1::NodeRequest request;
   if (!request.ParseFromString(frame.bytes)) {
     return InvalidArgument(
