@@ -98,11 +98,13 @@ class ObjectStore {
     opened_.reset();
   }
 
-  void Lend(const std::string& master_address, const std::string& node_id, uint64_t bytes) {
+  void Lend(const std::string& master_address, const std::string& node_id, uint64_t bytes,
+            const std::string& tcp_host) {
     cluster::MemoryLenderOptions options;
     options.master_address = master_address;
     options.node_id = node_id;
     options.capacity_bytes = bytes;
+    options.tcp_host = tcp_host;
     Result<std::unique_ptr<cluster::MemoryLender>> lender = [&] {
       nb::gil_scoped_release release;
       return cluster::MemoryLender::Start(options);
@@ -550,7 +552,7 @@ void BindObjects(nb::module_& m) {
            nb::arg("checksum") = true, nb::arg("share_memory") = true, nb::arg("threads") = 0,
            nb::arg("capacity_bytes") = 0)
       .def("lend", &ObjectStore::Lend, nb::arg("master_address"), nb::arg("node_id"),
-           nb::arg("capacity_bytes"))
+           nb::arg("capacity_bytes"), nb::arg("tcp_host") = "")
       .def("unlend", &ObjectStore::Unlend, nb::arg("node_id"))
       .def("ping", &Ping)
       .def("local_buffer_free", [](ObjectStore& store) { return store.buffer()->free_bytes(); })
