@@ -41,8 +41,20 @@ class NodeFills {
   }
 
   void Run() {
-    bool pull = env::PeerProcess::Possible() && session_.Shares(node_) && bytes_ > kInlineBytes &&
-                !session_.without_pull.Has(node_.instance_id());
+    const bool pull = env::PeerProcess::Possible() && session_.Shares(node_) &&
+                      bytes_ > kInlineBytes && !session_.without_pull.Has(node_.instance_id());
+    Write(pull);
+    if (!pull) return;
+    // Memory of devices can be used by its process and not by another: that goes by content.
+    std::erase_if(fills_, [](const ExtentFill* fill) {
+      return fill->status.code() != Code::kInvalidArgument;
+    });
+    for (ExtentFill* fill : fills_) fill->status = OkStatus();
+    Write(/*pull=*/false);
+  }
+
+ private:
+  void Write(bool pull) {
     for (Cursor at; at.fill < fills_.size();) {
       Cursor next;
       Result<std::vector<Status>> written = Send(at, pull, &next);
@@ -61,7 +73,6 @@ class NodeFills {
     }
   }
 
- private:
   static void Record(ExtentFill& fill, const Status& status) {
     if (fill.status.ok()) fill.status = status;
   }

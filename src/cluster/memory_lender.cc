@@ -40,6 +40,7 @@ class MemoryLender::Body {
     if (master_ != nullptr) master_->Cancel();
     agent_.reset();
     if (registered_) Leave();
+    tcp_server_.reset();
     server_.reset();
     service_.reset();
     node_.reset();
@@ -49,9 +50,8 @@ class MemoryLender::Body {
   }
 
   Status Start() {
-    MC_ASSIGN_OR_RETURN(
-        credentials_,
-        rpc::ReadCredentials(rpc::WithEnvironment(options_.credentials, rpc::As::kNode)));
+    MC_ASSIGN_OR_RETURN(credentials_, rpc::ReadCredentials(rpc::WithEnvironment(
+                                          options_.credentials, rpc::As::kNode)));
     MC_RETURN_IF_ERROR(env::MakeFolders(folder_));
     MC_ASSIGN_OR_RETURN(node_, node::Node::Open({.folder = folder_ + "/node",
                                                  .capacity_bytes = options_.capacity_bytes,
@@ -62,12 +62,19 @@ class MemoryLender::Body {
       socket = "/tmp/mooncake-" + HexOf(env::SystemRandom::Instance().RandomBytes(16)) + ".sock";
     }
     MC_ASSIGN_OR_RETURN(server_, rpc::NodeServer::StartUnix(socket, *service_));
+    std::string tcp_address;
+    if (!options_.tcp_host.empty()) {
+      MC_ASSIGN_OR_RETURN(tcp_server_,
+                          rpc::NodeServer::StartTcp(options_.tcp_host + ":0", "", *service_));
+      tcp_address = tcp_server_->address();
+    }
     master_ = std::make_shared<rpc::GrpcMaster>(options_.master_address, rpc::GrpcMasterOptions(),
                                                 credentials_);
-    agent_ = std::make_unique<node::NodeAgent>(
-        *node_, master_,
-        node::NodeAgentOptions{
-            .host_id = env::HostId(), .socket_path = socket, .objects_only = true});
+    agent_ = std::make_unique<node::NodeAgent>(*node_, master_,
+                                               node::NodeAgentOptions{.host_id = env::HostId(),
+                                                                      .socket_path = socket,
+                                                                      .tcp_address = tcp_address,
+                                                                      .objects_only = true});
     MC_RETURN_IF_ERROR(
         agent_->WaitRegistered(env::Deadline::AfterMs(options_.register_timeout_ms)));
     registered_ = true;
@@ -97,6 +104,7 @@ class MemoryLender::Body {
   std::unique_ptr<node::Node> node_;
   std::unique_ptr<node::NodeService> service_;
   std::unique_ptr<rpc::NodeServer> server_;
+  std::unique_ptr<rpc::NodeServer> tcp_server_;
   std::shared_ptr<rpc::GrpcMaster> master_;
   std::unique_ptr<node::NodeAgent> agent_;
 };

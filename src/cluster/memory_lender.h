@@ -23,6 +23,9 @@ struct MemoryLenderOptions {
   std::string master_address;  // host:port
   std::string node_id;         // what placements name it by
   uint64_t capacity_bytes = 0;
+  // The name or address by which clients of other hosts reach this one: they are served over TCP
+  // (rpc/node_server.h says what that protects). Empty: clients of this host alone.
+  std::string tcp_host;
   int64_t register_timeout_ms = 10'000;
   // A node's: it holds bytes of every tenant. What is not given comes from the environment.
   rpc::CredentialSource credentials;

@@ -98,11 +98,13 @@ class ObjectStore {
     opened_.reset();
   }
 
-  void Lend(const std::string& master_address, const std::string& node_id, uint64_t bytes) {
+  void Lend(const std::string& master_address, const std::string& node_id, uint64_t bytes,
+            const std::string& tcp_host) {
     cluster::MemoryLenderOptions options;
     options.master_address = master_address;
     options.node_id = node_id;
     options.capacity_bytes = bytes;
+    options.tcp_host = tcp_host;
     Result<std::unique_ptr<cluster::MemoryLender>> lender = [&] {
       nb::gil_scoped_release release;
       return cluster::MemoryLender::Start(options);
@@ -132,7 +134,8 @@ class ObjectStore {
 
 std::unique_ptr<ObjectStore> Open(const std::string& target, const std::string& tenant_id,
                                   int64_t retry_ms, uint64_t local_buffer_bytes, bool checksum,
-                                  bool share_memory, int threads, uint64_t capacity_bytes) {
+                                  bool share_memory, int threads, uint64_t capacity_bytes,
+                                  const std::string& host_id) {
   cluster::OpenOptions options;
   options.capacity_bytes = capacity_bytes;
   options.client.retry_ms = retry_ms;
@@ -141,6 +144,7 @@ std::unique_ptr<ObjectStore> Open(const std::string& target, const std::string& 
   options.objects.checksum = checksum;
   options.objects.share_memory = share_memory;
   options.objects.threads = threads;
+  options.objects.host_id = host_id;
   Result<std::unique_ptr<cluster::OpenedStore>> opened = [&] {
     nb::gil_scoped_release release;
     return cluster::OpenStore(target, options);
@@ -548,9 +552,9 @@ void BindObjects(nb::module_& m) {
       .def(nb::new_(&Open), nb::arg("target"), nb::kw_only(), nb::arg("tenant_id") = "default",
            nb::arg("retry_ms") = 15'000, nb::arg("local_buffer_bytes") = 0,
            nb::arg("checksum") = true, nb::arg("share_memory") = true, nb::arg("threads") = 0,
-           nb::arg("capacity_bytes") = 0)
+           nb::arg("capacity_bytes") = 0, nb::arg("host_id") = "")
       .def("lend", &ObjectStore::Lend, nb::arg("master_address"), nb::arg("node_id"),
-           nb::arg("capacity_bytes"))
+           nb::arg("capacity_bytes"), nb::arg("tcp_host") = "")
       .def("unlend", &ObjectStore::Unlend, nb::arg("node_id"))
       .def("ping", &Ping)
       .def("local_buffer_free", [](ObjectStore& store) { return store.buffer()->free_bytes(); })

@@ -23,10 +23,10 @@ def client(cluster):
     """Makes clients that are closed with the test: client(local_buffer=, segment=, ...)."""
     made = []
 
-    def make(local_buffer=16 * MIB, segment=0, host="localhost", **more):
+    def make(local_buffer=16 * MIB, segment=0, host="localhost", protocol="tcp", **more):
         store = MooncakeDistributedStore()
         made.append(store)
-        arguments = (host, "P2PHANDSHAKE", segment, local_buffer, "tcp", "", cluster.address)
+        arguments = (host, "P2PHANDSHAKE", segment, local_buffer, protocol, "", cluster.address)
         assert store.setup(*arguments, **more) == 0
         return store
 

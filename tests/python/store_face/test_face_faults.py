@@ -81,7 +81,7 @@ LENDER = """
 import sys
 from mooncake.store import MooncakeDistributedStore
 store = MooncakeDistributedStore()
-assert store.setup("lender:1", "P2PHANDSHAKE", 32 << 20, 0, "tcp", "", sys.argv[1]) == 0
+assert store.setup("localhost:1", "P2PHANDSHAKE", 32 << 20, 0, "tcp", "", sys.argv[1]) == 0
 print("lending", flush=True)
 sys.stdin.read()
 """
@@ -93,7 +93,7 @@ def test_a_lender_that_is_killed(own_cluster, store):
     try:
         assert lender.stdout.readline() == "lending\n"
         config = ReplicateConfig()
-        config.preferred_segment = "lender:1"
+        config.preferred_segment = "localhost:1"
         content = payload(1, 50_000)
         assert store.put("there", content, config) == 0
         config.replica_num = 2

@@ -6,6 +6,7 @@ import inspect
 import threading
 
 import pytest
+from mooncake.cli.status import cluster_status
 from mooncake.store import MooncakeDistributedStore, ReplicateConfig
 from mooncake.store._setup import HeldPort, SetupRefused, from_dict
 
@@ -276,6 +277,23 @@ def test_segments_of_a_client(client, key):
     # With its owner its only copy goes.
     lender.close()
     assert other.get(key) == b""
+
+
+def test_lenders_are_reached_by_their_name(client, cluster, fresh):
+    client(segment=16 << 20, host="127.0.0.2")
+    client(segment=16 << 20, host="localhost")
+    client(segment=16 << 20, host="127.0.0.3", protocol="rpc_only")
+    nodes = cluster_status(cluster.target)["nodes"]
+    served = {
+        node["address"]["node_id"].partition(":")[0]: node["address"]["tcp_address"]
+        for node in nodes
+        if node["alive"] and node["objects_only"]
+    }
+    assert served["localhost"] == served["127.0.0.3"] == ""
+    assert served["127.0.0.2"].startswith("127.0.0.2:")
+    # A name that is none of this host's is said at once.
+    nowhere = ("192.0.2.1:1", P2P, 1 << 20, 0, "tcp", "", cluster.address)
+    assert fresh.setup(*nowhere) == -600
 
 
 def test_mounted_segments(client, key):
