@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import importlib.util
 import json
 import multiprocessing
 import shutil
@@ -64,7 +65,7 @@ class Ours:
 
     def get(self, keys: list[str]) -> None:
         results = self._store.get_pointers(keys, self._addresses, self._sizes)
-        if any(result != size for result, size in zip(results, self._sizes)):
+        if any(result != size for result, size in zip(results, self._sizes, strict=True)):
             raise RuntimeError(f"get: {results}")
 
 
@@ -83,7 +84,7 @@ class Redis:
         if len(keys) == 1:
             self._redis.set(keys[0], self._values[0])
         else:
-            self._redis.mset(dict(zip(keys, self._values)))
+            self._redis.mset(dict(zip(keys, self._values, strict=True)))
 
     def get(self, keys: list[str]) -> None:
         values = [self._redis.get(keys[0])] if len(keys) == 1 else self._redis.mget(keys)
@@ -229,13 +230,18 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
                         figures = fleets[name].run(op, size, batch, clients, options.seconds)
                         seen[name].append(figures)
                 row: dict[str, Any] = {
-                    "path": path, "op": op, "size": size, "batch": batch, "clients": clients
+                    "path": path,
+                    "op": op,
+                    "size": size,
+                    "batch": batch,
+                    "clients": clients,
                 }
                 for name, figures in seen.items():
                     for key in figures[0]:
                         row[f"{name}_{key}"] = statistics.median(one[key] for one in figures)
                 row["ratio"] = statistics.median(
-                    a["per_second"] / b["per_second"] for a, b in zip(seen["ours"], seen["redis"])
+                    a["per_second"] / b["per_second"]
+                    for a, b in zip(seen["ours"], seen["redis"], strict=True)
                 )
                 rows.append(row)
                 print(
@@ -262,11 +268,10 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, help="write the figures there too")
     options = parser.parse_args()
-    try:
-        import hiredis  # noqa: F401: without it Redis's client would be the slower one
-        import redis  # noqa: F401
-    except ImportError as missing:
-        sys.exit(f"{missing.name} is not installed: pip install redis hiredis")
+    # Without hiredis Redis's client would be the slower one.
+    missing = [name for name in ("redis", "hiredis") if importlib.util.find_spec(name) is None]
+    if missing:
+        sys.exit(f"not installed: pip install {' '.join(missing)}")
     rows = measure(options)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=2) + "\n")

@@ -6,7 +6,8 @@
 //   objects/...      one import of N payload objects begun: checked, placed, logged, answered
 //   put/...          N ordinary objects put: started, ended (durable), in two requests
 //   put_relaxed/...  the same, acknowledged before the log is flushed
-//   lookup/...       N of them looked up, with extents and grants; bytes_per_object: resident growth
+//   lookup/...       N of them looked up, with extents and grants; bytes_per_object: resident
+//   growth
 #include <benchmark/benchmark.h>
 #include <stdlib.h>
 
