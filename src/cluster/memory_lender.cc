@@ -38,6 +38,7 @@ class MemoryLender::Body {
     // A call to a Master that is away would hold the agent's thread for its whole time-out.
     if (master_ != nullptr) master_->Cancel();
     agent_.reset();
+    tcp_server_.reset();
     server_.reset();
     service_.reset();
     node_.reset();
@@ -57,11 +58,17 @@ class MemoryLender::Body {
       socket = "/tmp/mooncake-" + HexOf(env::SystemRandom::Instance().RandomBytes(16)) + ".sock";
     }
     MC_ASSIGN_OR_RETURN(server_, rpc::NodeServer::StartUnix(socket, *service_));
+    if (!options_.listen.empty()) {
+      MC_ASSIGN_OR_RETURN(
+          tcp_server_, rpc::NodeServer::StartTcp(options_.listen, options_.advertise, *service_));
+    }
     master_ = std::make_shared<rpc::GrpcMaster>(options_.master_address);
     agent_ = std::make_unique<node::NodeAgent>(
         *node_, master_,
-        node::NodeAgentOptions{
-            .host_id = env::HostId(), .socket_path = socket, .objects_only = true});
+        node::NodeAgentOptions{.host_id = env::HostId(),
+                               .socket_path = socket,
+                               .tcp_address = tcp_server_ != nullptr ? tcp_server_->address() : "",
+                               .objects_only = true});
     return agent_->WaitRegistered(env::Deadline::AfterMs(options_.register_timeout_ms));
   }
 
@@ -73,6 +80,7 @@ class MemoryLender::Body {
   std::unique_ptr<node::Node> node_;
   std::unique_ptr<node::NodeService> service_;
   std::unique_ptr<rpc::NodeServer> server_;
+  std::unique_ptr<rpc::NodeServer> tcp_server_;
   std::shared_ptr<rpc::GrpcMaster> master_;
   std::unique_ptr<node::NodeAgent> agent_;
 };

@@ -22,6 +22,10 @@ struct MemoryLenderOptions {
   std::string master_address;  // host:port
   std::string node_id;         // what placements name it by
   uint64_t capacity_bytes = 0;
+  // host:port to serve clients of other hosts on, port 0 being assigned by the system, and the host
+  // that they are told where it is not that one; empty: they are not served.
+  std::string listen = {};
+  std::string advertise = {};
   int64_t register_timeout_ms = 10'000;
 };
 
