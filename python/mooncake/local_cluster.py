@@ -119,6 +119,7 @@ class LocalCluster:
         prepare: Optional[str] = None,
         folder: Optional[str | Path] = None,
         master_arguments: tuple[str, ...] = (),
+        node_arguments: tuple[str, ...] = (),
         log_level: str = "info",
     ) -> None:
         self._own_folder = folder is None
@@ -130,6 +131,7 @@ class LocalCluster:
         self._prepare = prepare
         self._log_level = log_level
         self._node_count = nodes
+        self._node_arguments = node_arguments
         self.master = Program(
             "mooncake-master",
             ["--folder", str(self.folder / "master"), "--log-level", log_level, *master_arguments],
@@ -168,6 +170,7 @@ class LocalCluster:
                 *(["--prepare", self._prepare] if self._prepare is not None else []),
                 "--log-level",
                 self._log_level,
+                *self._node_arguments,
             ],
             r"ready|serving|registered",
             self.folder / f"node{index}.log",

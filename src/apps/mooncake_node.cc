@@ -87,8 +87,8 @@ rpc::NodeServerOptions ServerOptions(const Flags& flags) {
 }
 
 Status Serve(const Flags& flags, const sigset_t& signals) {
-  MC_ASSIGN_OR_RETURN(const rpc::Credentials credentials,
-                      rpc::ReadCredentials(rpc::WithEnvironment(flags.credentials)));
+  MC_ASSIGN_OR_RETURN(const rpc::Credentials credentials, rpc::ReadCredentials(rpc::WithEnvironment(
+                                                              flags.credentials, rpc::As::kNode)));
   MC_ASSIGN_OR_RETURN(const std::unique_ptr<node::Node> node,
                       node::Node::Open({.folder = flags.folder,
                                         .capacity_bytes = flags.capacity_bytes,

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "env/peer_memory.h"
 #include "rpc/status_proto.h"
 
 namespace mooncake::client {
@@ -16,6 +17,9 @@ constexpr uint64_t kInlineBytes = uint64_t{64} << 10;
 // Of one request; a pull of this many bytes takes well under a second.
 constexpr uint64_t kPullBytesMax = uint64_t{256} << 20;
 constexpr int kWritesMax = 1024;
+// A node that cannot be reached has most likely lost what it holds, and the put is put elsewhere
+// sooner when it fails soon.
+constexpr int64_t kNodeRetryMs = 200;
 constexpr int kPiecesMax = 8192;
 
 // How far the writes of one node have come.
@@ -37,8 +41,20 @@ class NodeFills {
   }
 
   void Run() {
-    bool pull = session_.Shares(node_) && bytes_ > kInlineBytes &&
-                !session_.without_pull.Has(node_.instance_id());
+    const bool pull = env::PeerProcess::Possible() && session_.Shares(node_) &&
+                      bytes_ > kInlineBytes && !session_.without_pull.Has(node_.instance_id());
+    Write(pull);
+    if (!pull) return;
+    // Memory of devices can be used by its process and not by another: that goes by content.
+    std::erase_if(fills_, [](const ExtentFill* fill) {
+      return fill->status.code() != Code::kInvalidArgument;
+    });
+    for (ExtentFill* fill : fills_) fill->status = OkStatus();
+    Write(/*pull=*/false);
+  }
+
+ private:
+  void Write(bool pull) {
     for (Cursor at; at.fill < fills_.size();) {
       Cursor next;
       Result<std::vector<Status>> written = Send(at, pull, &next);
@@ -57,7 +73,6 @@ class NodeFills {
     }
   }
 
- private:
   static void Record(ExtentFill& fill, const Status& status) {
     if (fill.status.ok()) fill.status = status;
   }
@@ -68,8 +83,8 @@ class NodeFills {
   // One request, as large as it may be. One Status per write of it, which are of fills_[at.fill]
   // and those after it.
   Result<std::vector<Status>> Send(const Cursor& at, bool pull, Cursor* next) {
-    const CallLimits limits = session_.Limits();
-    const rpc::CallBounds bounds = limits.Bounds();
+    const rpc::CallBounds bounds = session_.Limits().Bounds();
+    const CallLimits limits{std::min(session_.options.retry_ms, kNodeRetryMs), {}};
     std::vector<Status> results;
     int writes = 0;
     const Status sent = Repeat(limits, [&]() -> Status {

@@ -4,7 +4,7 @@
 //   2. A node of this host reads the pieces from this process's memory (pull) where that is worth a
 //      call; what is small, and all that goes elsewhere, travels in the request, in chunks.
 //   3. A node that answers UNSUPPORTED to a pull gets the same writes by content, and is not asked
-//      again.
+//      again; so does, once, a write whose memory the node may not read.
 // A write that failed is not continued; the others are.
 // Threads: one call of Write is one thread's; several may run at once.
 #pragma once

@@ -45,7 +45,6 @@ class CountingMaster final : public rpc::EmptyMaster {
     return changed.wait_for(lock, std::chrono::seconds(10), predicate);
   }
 
-
   std::mutex mutex;
   std::condition_variable changed;
   std::map<uint64_t, int> renewals;

@@ -71,19 +71,11 @@ Status FitPieces(const GetItem& item, uint64_t bytes, std::vector<ReadSegment>* 
   return OkStatus();
 }
 
-Status FitRange(const RangeItem& item, uint64_t bytes, std::vector<ReadSegment>* segments) {
-  if (item.from > bytes || item.target.bytes > bytes - item.from) {
-    return InvalidArgument(
-        "object " + KeyText(item.key) + ": " + std::to_string(item.target.bytes) + " bytes from " +
-        std::to_string(item.from) + " are not inside its " + std::to_string(bytes));
-  }
-  if (item.target.bytes == 0) return OkStatus();
-  if (item.target.address == nullptr) {
-    return InvalidArgument("object " + KeyText(item.key) + ": the target of " +
-                           std::to_string(item.target.bytes) + " bytes has address 0");
-  }
-  segments->push_back({item.from, static_cast<std::byte*>(item.target.address), item.target.bytes});
-  return OkStatus();
+Status FitRange(const RangeItem& item, uint64_t bytes) {
+  if (item.from <= bytes && item.target.bytes <= bytes - item.from) return OkStatus();
+  return InvalidArgument("object " + KeyText(item.key) + ": " + std::to_string(item.target.bytes) +
+                         " bytes from " + std::to_string(item.from) + " are not inside its " +
+                         std::to_string(bytes));
 }
 
 std::vector<ReadResult> ResultsOf(std::vector<ReadTask>& tasks) {
@@ -219,9 +211,11 @@ std::vector<PutResult> ObjectClient::Put(std::span<const PutItem> items,
 std::vector<ReadResult> ObjectClient::Get(std::span<const GetItem> items) {
   std::vector<ReadTask> tasks(items.size());
   for (size_t i = 0; i < items.size(); ++i) tasks[i].key = items[i].key;
+  const std::vector<Status> usable = CheckPieces(body_->session.memory, items, /*write=*/true);
   ReadObjects(body_->session, tasks,
-              [items](size_t i, uint64_t bytes, std::vector<ReadSegment>* segments) {
-                return FitPieces(items[i], bytes, segments);
+              [&](size_t i, uint64_t bytes, std::vector<ReadSegment>* segments) {
+                MC_RETURN_IF_ERROR(FitPieces(items[i], bytes, segments));
+                return usable[i];
               });
   return ResultsOf(tasks);
 }
@@ -254,11 +248,19 @@ std::vector<ReadResult> ObjectClient::GetRanges(std::span<const RangeItem> items
     tasks.push_back({.key = object.first, .whole = false, .expected_id = object.second});
     ranges.push_back(&of_it);
   }
+  std::vector<env::OwnRange> targets;
+  for (const RangeItem& item : items) targets.push_back({item.target.address, item.target.bytes});
+  const std::vector<Status> usable = body_->session.memory.Check(targets, /*write=*/true);
   std::vector<ReadResult> results(items.size());
   ReadObjects(body_->session, tasks,
               [&](size_t task, uint64_t bytes, std::vector<ReadSegment>* segments) {
                 for (const size_t i : *ranges[task]) {
-                  results[i].status = FitRange(items[i], bytes, segments);
+                  results[i].status = FitRange(items[i], bytes);
+                  if (results[i].status.ok()) results[i].status = usable[i];
+                  const Piece& target = items[i].target;
+                  if (!results[i].status.ok() || target.bytes == 0) continue;
+                  segments->push_back(
+                      {items[i].from, static_cast<std::byte*>(target.address), target.bytes});
                 }
                 return OkStatus();
               });

@@ -250,13 +250,15 @@ std::vector<PutResult> PutObjects(ObjectSession& session, std::span<const PutIte
   std::vector<PutResult> results(items.size());
   std::vector<Put::Entry> entries;
   Status refused;
+  const std::vector<Status> usable = CheckPieces(session.memory, items, /*write=*/false);
   for (size_t i = 0; i < items.size(); ++i) {
     const Result<uint64_t> bytes = PayloadBytes(items[i]);
     results[i].status = bytes.status();
-    if (bytes.ok()) {
+    if (bytes.ok()) results[i].status = usable[i].WithContext("object " + KeyText(items[i].key));
+    if (results[i].status.ok()) {
       entries.push_back({&items[i], *bytes, &results[i]});
     } else if (refused.ok()) {
-      refused = bytes.status();
+      refused = results[i].status;
     }
   }
   if (options.all_or_nothing && !refused.ok()) {

@@ -123,8 +123,8 @@ class Reader {
       task.found = found;
       SortReplicas(task);
       if (!task.replicas.empty()) return OkStatus();
-      task.result.of_transfer = true;
-      return Corrupt("no replica holds it any more");
+      // The Master came back without what it had told relaxed: the bytes went with that.
+      return NotFound("its extents hold other bytes by now, and the Master forgets it");
     }
     if (again) MC_PROBE("client.object_replaced_while_read");
     task.object_id = entry.object_id();

@@ -17,6 +17,7 @@
 #include "client/put_keeper.h"
 #include "client/session.h"
 #include "client/slab_cache.h"
+#include "env/own_memory.h"
 #include "env/sync.h"
 #include "transfer/piece_pool.h"
 
@@ -60,6 +61,7 @@ struct ObjectSession {
   PutKeeper keeper;
   NodeChannels nodes;
   SlabCache slabs;
+  env::OwnMemory memory;
   InstanceSet without_pull;   // answered that they cannot read this process's memory
   InstanceSet without_slabs;  // answered that they hand out no slabs
   std::atomic<uint64_t> next_put_id{1};
@@ -82,6 +84,27 @@ size_t EndOfRequest(size_t begin, size_t count, const KeyBytes& key_bytes) {
     ++end;
   }
   return end;
+}
+
+// Why an item's pieces cannot be used, one Status per item: an address is 0, or of no memory.
+// `write`: they are filled.
+template <class Item>
+std::vector<Status> CheckPieces(env::OwnMemory& memory, std::span<const Item> items, bool write) {
+  std::vector<Status> statuses(items.size());
+  std::vector<env::OwnRange> ranges;
+  std::vector<size_t> owners;
+  for (size_t i = 0; i < items.size(); ++i) {
+    for (const auto& piece : items[i].pieces) {
+      if (piece.bytes == 0) continue;
+      ranges.push_back({piece.address, piece.bytes});
+      owners.push_back(i);
+    }
+  }
+  const std::vector<Status> checked = memory.Check(ranges, write);
+  for (size_t r = 0; r < ranges.size(); ++r) {
+    if (!checked[r].ok() && statuses[owners[r]].ok()) statuses[owners[r]] = checked[r];
+  }
+  return statuses;
 }
 
 // A key in a message: quoted, escaped, cut.

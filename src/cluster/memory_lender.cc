@@ -14,6 +14,7 @@
 #include "node/node_service.h"
 #include "rpc/grpc_master.h"
 #include "rpc/node_server.h"
+#include "rpc/status_proto.h"
 
 namespace mooncake::cluster {
 namespace {
@@ -38,6 +39,7 @@ class MemoryLender::Body {
     // A call to a Master that is away would hold the agent's thread for its whole time-out.
     if (master_ != nullptr) master_->Cancel();
     agent_.reset();
+    if (registered_) Leave();
     tcp_server_.reset();
     server_.reset();
     service_.reset();
@@ -48,6 +50,8 @@ class MemoryLender::Body {
   }
 
   Status Start() {
+    MC_ASSIGN_OR_RETURN(credentials_, rpc::ReadCredentials(rpc::WithEnvironment(
+                                          options_.credentials, rpc::As::kNode)));
     MC_RETURN_IF_ERROR(env::MakeFolders(folder_));
     MC_ASSIGN_OR_RETURN(node_, node::Node::Open({.folder = folder_ + "/node",
                                                  .capacity_bytes = options_.capacity_bytes,
@@ -58,25 +62,45 @@ class MemoryLender::Body {
       socket = "/tmp/mooncake-" + HexOf(env::SystemRandom::Instance().RandomBytes(16)) + ".sock";
     }
     MC_ASSIGN_OR_RETURN(server_, rpc::NodeServer::StartUnix(socket, *service_));
-    if (!options_.listen.empty()) {
-      MC_ASSIGN_OR_RETURN(
-          tcp_server_, rpc::NodeServer::StartTcp(options_.listen, options_.advertise, *service_));
+    std::string tcp_address;
+    if (!options_.tcp_host.empty()) {
+      MC_ASSIGN_OR_RETURN(tcp_server_,
+                          rpc::NodeServer::StartTcp(options_.tcp_host + ":0", "", *service_));
+      tcp_address = tcp_server_->address();
     }
-    master_ = std::make_shared<rpc::GrpcMaster>(options_.master_address);
-    agent_ = std::make_unique<node::NodeAgent>(
-        *node_, master_,
-        node::NodeAgentOptions{.host_id = env::HostId(),
-                               .socket_path = socket,
-                               .tcp_address = tcp_server_ != nullptr ? tcp_server_->address() : "",
-                               .objects_only = true});
-    return agent_->WaitRegistered(env::Deadline::AfterMs(options_.register_timeout_ms));
+    master_ = std::make_shared<rpc::GrpcMaster>(options_.master_address, rpc::GrpcMasterOptions(),
+                                                credentials_);
+    agent_ = std::make_unique<node::NodeAgent>(*node_, master_,
+                                               node::NodeAgentOptions{.host_id = env::HostId(),
+                                                                      .socket_path = socket,
+                                                                      .tcp_address = tcp_address,
+                                                                      .objects_only = true});
+    MC_RETURN_IF_ERROR(
+        agent_->WaitRegistered(env::Deadline::AfterMs(options_.register_timeout_ms)));
+    registered_ = true;
+    return OkStatus();
   }
 
   const std::string& node_id() const { return options_.node_id; }
 
  private:
+  // So that nothing is placed here any more. A Master that does not hear it finds out by silence.
+  void Leave() {
+    rpc::GrpcMaster master(
+        options_.master_address,
+        {.connect_timeout_ms = 500, .attempt_timeout_ms = 1'000, .total_timeout_ms = 1'000},
+        credentials_);
+    v1::LeaveNodeRequest request;
+    request.set_node_id(node_->node_id());
+    request.set_instance_id(node_->instance_id());
+    const Status left = rpc::StatusFromProto(master.LeaveNode(request).status());
+    if (!left.ok()) Log().warn("memory lender {}: {}", options_.node_id, left.ToString());
+  }
+
   const MemoryLenderOptions options_;
   const std::string folder_;
+  rpc::Credentials credentials_;
+  bool registered_ = false;
   std::unique_ptr<node::Node> node_;
   std::unique_ptr<node::NodeService> service_;
   std::unique_ptr<rpc::NodeServer> server_;

@@ -3,8 +3,8 @@
 //
 //   start   folder, node, Unix socket (clients of this host), TCP (of others), agent;
 //           returns once the Master knows the node
-//   end     agent, servers, node, folder; the memory goes, and with it the objects whose only
-//           replica was here
+//   end     agent; the Master is told; servers, node, folder; the memory goes, and with it the
+//           objects whose only replica was here
 //
 // The folder is a temporary one: nothing of a lender outlives it. Threads: Start and the destructor
 // from one thread; the lender has its own.
@@ -15,6 +15,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "rpc/credentials.h"
 
 namespace mooncake::cluster {
 
@@ -22,16 +23,18 @@ struct MemoryLenderOptions {
   std::string master_address;  // host:port
   std::string node_id;         // what placements name it by
   uint64_t capacity_bytes = 0;
-  // host:port to serve clients of other hosts on, port 0 being assigned by the system, and the host
-  // that they are told where it is not that one; empty: they are not served.
-  std::string listen = {};
-  std::string advertise = {};
+  // The name or address by which clients of other hosts reach this one: they are served over TCP
+  // (rpc/node_server.h says what that protects). Empty: clients of this host alone.
+  std::string tcp_host;
   int64_t register_timeout_ms = 10'000;
+  // A node's: it holds bytes of every tenant. What is not given comes from the environment.
+  rpc::CredentialSource credentials;
 };
 
 class MemoryLender {
  public:
   // UNAVAILABLE: no Master answers there in time. INVALID_ARGUMENT: the Master refuses the node.
+  // PERMISSION_DENIED: it refuses the token.
   static Result<std::unique_ptr<MemoryLender>> Start(const MemoryLenderOptions& options);
   ~MemoryLender();
   MemoryLender(const MemoryLender&) = delete;

@@ -84,6 +84,32 @@ TEST(ObjectFaultsTest, TogetherOrNotAtAll) {
   for (const char* key : {"a", "b", "c"}) ExpectObject(*client, key, payload);
 }
 
+// Memory that this process can use and another may not read, as of devices; and a node that cannot
+// read its clients at all.
+TEST(ObjectFaultsTest, WhatCannotBeFetchedIsSent) {
+  for (const Code refusal : {Code::kInvalidArgument, Code::kUnsupported}) {
+    TestCluster cluster;
+    ObjectClientOptions options;
+    options.chunk_bytes = 7000;
+    const auto client = cluster.NewObjectClient(options);
+    int fetched = 0;
+    int sent = 0;
+    cluster.on_write_extents = [&](const std::string&, const v1::WriteExtents& request) {
+      ++(request.pull() ? fetched : sent);
+      if (!request.pull()) return OkStatus();
+      return Status(refusal, "of a device");
+    };
+    const std::string payload = Payload(1, 100'000);
+    for (const char* key : {"a", "b"}) {
+      const PutResult put = PutOne(*client, key, payload);
+      ASSERT_TRUE(put.status.ok()) << put.status.ToString();
+      ExpectObject(*client, key, payload);
+    }
+    EXPECT_EQ(fetched, refusal == Code::kUnsupported ? 1 : 2);
+    EXPECT_EQ(sent, 2 * 15);
+  }
+}
+
 // Each reply of a put is lost once, and each request.
 TEST(ObjectFaultsTest, LostRequestsAndReplies) {
   TestCluster cluster;

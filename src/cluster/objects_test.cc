@@ -185,6 +185,28 @@ TEST_P(ObjectsTest, BadArgumentsAreRefusedAlone) {
   EXPECT_EQ(got, payload);
 }
 
+TEST_P(ObjectsTest, AddressesOfNothingAreErrors) {
+  const auto client = cluster_.NewObjectClient(Options());
+  const std::string payload = Payload(1, 100'000);
+  void* const nothing = reinterpret_cast<void*>(4096);
+  const std::vector<PutItem> items = {
+      {.key = "small", .pieces = {{nothing, 10}}},
+      {.key = "large", .pieces = {{payload.data(), payload.size()}, {nothing, 1 << 20}}},
+      ItemOf("good", payload)};
+  const auto put = client->Put(items);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(put[i].status.code(), Code::kInvalidArgument);
+    EXPECT_FALSE(put[i].of_transfer);
+    EXPECT_THAT(put[i].status.message(), HasSubstr("at address 4096"));
+  }
+  EXPECT_TRUE(put[2].status.ok());
+  const std::vector<GetItem> wanted = {{.key = "good", .pieces = {{nothing, payload.size()}}}};
+  EXPECT_EQ(client->Get(wanted)[0].status.code(), Code::kInvalidArgument);
+  const std::vector<RangeItem> ranges = {{.key = "good", .from = 5, .target = {nothing, 5}}};
+  EXPECT_EQ(client->GetRanges(ranges)[0].status.code(), Code::kInvalidArgument);
+  ExpectObject(*client, "good", payload);
+}
+
 TEST_P(ObjectsTest, LookingAndRemoving) {
   const auto client = cluster_.NewObjectClient(Options());
   const std::vector<std::string> keys = {"a/1", "a/2", "b/1"};

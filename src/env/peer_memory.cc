@@ -95,6 +95,8 @@ class Progress {
 
 }  // namespace
 
+bool PeerProcess::Possible() { return World::Current() == nullptr; }
+
 Result<PeerProcess> PeerProcess::Open(pid_t pid) {
   if (World::Current() != nullptr) {
     return Unsupported("simulated processes have no memory of their own to be read");

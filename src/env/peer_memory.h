@@ -35,6 +35,10 @@ class PeerProcess {
   // Who connected, or listened, at the moment that they did.
   static Result<PeerProcess> OfSocket(int fd);
 
+  // Whether asking makes sense: not inside a World, where processes share one memory and a message
+  // with an address in it is another one every time.
+  static bool Possible();
+
   pid_t pid() const { return pid_; }
 
   // All ranges or a failure, and then the targets hold anything. UNSUPPORTED: the kernel does not

@@ -19,6 +19,7 @@ std::span<const Decoder> Decoders() {
       Decoder{"snapshot", &FeedSnapshot, &SnapshotSeeds},
       Decoder{"snapshot_records", &FeedSnapshotRecords, &SnapshotRecordsSeeds},
       Decoder{"stored_manifest_json", &FeedStoredManifestJson, &StoredManifestJsonSeeds},
+      Decoder{"token_file", &FeedTokenFile, &TokenFileSeeds},
   };
   return kDecoders;
 }

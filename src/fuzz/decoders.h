@@ -52,10 +52,12 @@ std::vector<std::string> SlabFileSeeds();
 void FeedMetadataFile(std::string_view bytes);
 std::vector<std::string> MetadataFileSeeds();
 
-// feed_values.cc: what a client reads from the Master, and the small texts
+// feed_values.cc: what a client reads from the Master, the small texts, and token files
 void FeedRevisionMetadata(std::string_view bytes);
 std::vector<std::string> RevisionMetadataSeeds();
 void FeedSmallTexts(std::string_view bytes);
 std::vector<std::string> SmallTextsSeeds();
+void FeedTokenFile(std::string_view bytes);
+std::vector<std::string> TokenFileSeeds();
 
 }  // namespace mooncake::fuzz

@@ -1,4 +1,7 @@
-// What a client reads from the Master's replies, and the small texts that stand in all of them.
+// What a client reads from the Master's replies, the small texts that stand in all of them, and
+// token files.
+#include <set>
+
 #include "base/check.h"
 #include "base/digest.h"
 #include "base/url_encode.h"
@@ -6,6 +9,7 @@
 #include "fuzz/decoders.h"
 #include "model/grant.h"
 #include "mooncake/v1/types.pb.h"
+#include "rpc/token_table.h"
 
 namespace mooncake::fuzz {
 namespace {
@@ -79,6 +83,33 @@ void FeedSmallTexts(std::string_view bytes) {
 
 std::vector<std::string> SmallTextsSeeds() {
   return {"a%2Fb", "plain", ToHex(Sha256Of("x")), std::string(32, '\x7f')};
+}
+
+void FeedTokenFile(std::string_view bytes) {
+  const auto table = rpc::TokenTable::Parse(bytes);
+  if (!table.ok()) {
+    MC_CHECK(table.status().code() == Code::kInvalidArgument);
+    return;
+  }
+  MC_CHECK(table->size() <= rpc::TokenTable::kTokensMax);
+  std::set<std::string> names;
+  for (const rpc::Caller& caller : table->callers()) {
+    MC_CHECK(names.insert(caller.name).second);
+    // Only a client is of one tenant, and one that a message can carry.
+    MC_CHECK((caller.role == rpc::Role::kClient) == caller.tenant_id.has_value());
+    MC_CHECK(!caller.tenant_id || (!caller.tenant_id->empty() && model::IsUtf8(*caller.tenant_id)));
+  }
+  // What the file itself holds opens nothing.
+  MC_CHECK(table->Find(bytes) == nullptr);
+}
+
+std::vector<std::string> TokenFileSeeds() {
+  const std::string header = "mooncake-tokens 1\n";
+  return {header,
+          header + "# a note\n\ntrainer-blue client blue " + ToHex(Sha256Of("a")) +
+              "\nodd client %2A%20b " + ToHex(Sha256Of("b")) + "\n",
+          header + "node-7\tnode\t*\t" + ToHex(Sha256Of("c")) + "\r\nadmin operator * " +
+              ToHex(Sha256Of("d"))};
 }
 
 }  // namespace mooncake::fuzz

@@ -102,8 +102,14 @@ TEST(CallerCheck, Roles) {
 // Two tenants of one Master. BookClient publishes for tenant "default"; "red" knows every id.
 class TwoTenants : public testing::Test {
  protected:
+  static MasterOptions Options() {
+    MasterOptions options = TestWorld::TestOptions();
+    options.slab_bytes = 65'536;
+    return options;
+  }
   TwoTenants()
-      : own_([this]() -> Master& { return world_.master(); }, ClientOf("default")),
+      : world_(Options()),
+        own_([this]() -> Master& { return world_.master(); }, ClientOf("default")),
         other_([this]() -> Master& { return world_.master(); }, ClientOf("red")),
         client_(own_, 1),
         thief_(other_, 2) {}
@@ -264,6 +270,86 @@ TEST_F(TwoTenants, ANamedTenantMustBeTheCallersWhateverExists) {
   v1::PutStartRequest put;
   put.set_tenant_id("default");
   EXPECT_EQ(CodeOf(other_.PutStart(put).status()), Code::kPermissionDenied);
+}
+
+v1::PutStartReply StartPut(rpc::MasterApi& api, const std::string& tenant) {
+  v1::PutStartRequest request;
+  request.set_client_id("writer");
+  request.set_put_id(1);
+  request.set_tenant_id(tenant);
+  request.add_keys("k");
+  request.add_sizes(100);
+  return api.PutStart(request);
+}
+
+// Object ids, keys, put ids and client ids of one tenant in the hands of another.
+TEST_F(TwoTenants, ObjectsOfAnotherTenantAreNotThere) {
+  const v1::PutStartReply own = StartPut(own_, "default");
+  ASSERT_EQ(own.entries_size(), 1) << own.status().message();
+  ASSERT_EQ(own.entries(0).state(), v1::PUT_STATE_WRITE) << own.entries(0).status().message();
+  // The same put of the other tenant is another put.
+  const v1::PutStartReply other = StartPut(other_, "red");
+  ASSERT_EQ(other.entries(0).state(), v1::PUT_STATE_WRITE);
+  EXPECT_NE(other.entries(0).object_id(), own.entries(0).object_id());
+  EXPECT_NE(other.entries(0).permits(0).slab_id(), own.entries(0).permits(0).slab_id());
+  EXPECT_EQ(other.entries(0).permits(0).tenant_id(), "red");
+
+  const auto end = [&own](rpc::MasterApi& api, const std::string& tenant) {
+    v1::PutEndRequest request;
+    request.set_client_id("writer");
+    request.set_tenant_id(tenant);
+    request.add_object_ids(own.entries(0).object_id());
+    return api.PutEnd(request);
+  };
+  EXPECT_EQ(CodeOf(end(other_, "default").status()), Code::kPermissionDenied);
+  EXPECT_EQ(CodeOf(end(other_, "red").results(0)), Code::kNotFound);
+  v1::PutRevokeRequest revoke;
+  revoke.set_client_id("writer");
+  revoke.set_tenant_id("red");
+  revoke.add_object_ids(own.entries(0).object_id());
+  EXPECT_EQ(other_.PutRevoke(revoke).status().code(), 0u);
+  EXPECT_EQ(CodeOf(end(own_, "default").results(0)), Code::kOk);
+
+  const auto look = [](rpc::MasterApi& api, const std::string& tenant) {
+    v1::LookupObjectsRequest request;
+    request.set_tenant_id(tenant);
+    request.add_keys("k");
+    request.set_locate(true);
+    return api.LookupObjects(request);
+  };
+  EXPECT_EQ(CodeOf(look(own_, "default").entries(0).status()), Code::kOk);
+  EXPECT_EQ(CodeOf(look(other_, "red").entries(0).status()), Code::kNotReady);
+  EXPECT_EQ(look(other_, "red").grants_size(), 0);
+  // Neither a report nor a removal reaches over.
+  v1::ReportUnreadableRequest report;
+  report.set_tenant_id("red");
+  report.set_key("k");
+  report.set_object_id(own.entries(0).object_id());
+  *report.mutable_replica() = look(own_, "default").entries(0).replicas(0);
+  (void)other_.ReportUnreadable(report);
+  v1::RemoveAllObjectsRequest remove;
+  remove.set_tenant_id("red");
+  remove.set_force(true);
+  (void)other_.RemoveAllObjects(thief_.Numbered(remove));
+  EXPECT_EQ(CodeOf(look(own_, "default").entries(0).status()), Code::kOk);
+}
+
+TEST_F(TwoTenants, TenantsAreListedToThemselvesAndSetByOperators) {
+  (void)StartPut(own_, "default");
+  (void)StartPut(other_, "red");
+  const auto tenants = [](rpc::MasterApi& api) {
+    std::set<std::string> names;
+    const v1::ListTenantsReply reply = api.ListTenants({});
+    for (const auto& tenant : reply.tenants()) {
+      names.insert(tenant.quota().tenant_id());
+    }
+    return names;
+  };
+  EXPECT_EQ(tenants(own_), (std::set<std::string>{"default"}));
+  EXPECT_TRUE(tenants(world_.api()).contains("red"));
+  v1::SetTenantRequest quota;
+  quota.mutable_quota()->set_tenant_id("red");
+  EXPECT_EQ(CodeOf(other_.SetTenant(thief_.Numbered(quota)).status()), Code::kPermissionDenied);
 }
 
 // What one tenant's command was answered is not told to another, and another's use of the client's

@@ -224,7 +224,7 @@ bool Master::Step() {
   unwritten_bytes_ = 0;
   MC_PROBE("master.append_failed");
   Log().error("master: a batch of {} bytes at log sequence {} failed: {}", batch.bytes(),
-              engine_.state().sequence + 1, flushed.ToString());
+              engine_.state().sequence, flushed.ToString());
   // First the truth, so that whoever is told can ask for it at once.
   Rebuild();
   for (const auto& call : ran) {

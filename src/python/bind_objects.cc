@@ -21,6 +21,7 @@
 #include "python/bindings.h"
 #include "python/local_buffer.h"
 #include "python/object_arguments.h"
+#include "python/replicate_config.h"
 #include "python/store_codes.h"
 #include "python/store_error.h"
 
@@ -32,59 +33,6 @@ using client::GetItem;
 using client::ObjectClient;
 using client::PutItem;
 using client::ReadResult;
-
-// What ReplicateConfig of the face says; its attributes are these.
-struct ReplicateConfig {
-  uint64_t replica_num = 1;
-  uint64_t nof_replica_num = 0;
-  uint64_t dfs_replica_num = 0;
-  v1::SoftPin soft_pin_action = v1::SOFT_PIN_PRESERVE;
-  std::optional<uint64_t> soft_pin_ttl_ms;
-  bool with_hard_pin = false;
-  std::vector<std::string> preferred_segments;
-  std::string preferred_segment;
-  std::vector<std::string> preferred_nof_segments;
-  bool prefer_alloc_in_same_node = false;
-  v1::ObjectDataType data_type = v1::OBJECT_DATA_TYPE_UNKNOWN;
-  std::optional<std::vector<std::string>> group_ids;
-};
-
-std::string Text(const ReplicateConfig& config) {
-  std::string text =
-      "ReplicateConfig: { replica_num: " + std::to_string(config.replica_num) +
-      ", nof_replica_num: " + std::to_string(config.nof_replica_num) +
-      ", dfs_replica_num: " + std::to_string(config.dfs_replica_num) +
-      ", soft_pin_action: " + v1::SoftPin_Name(config.soft_pin_action) + ", soft_pin_ttl_ms: " +
-      (config.soft_pin_ttl_ms ? std::to_string(*config.soft_pin_ttl_ms) : "default") +
-      ", with_hard_pin: " + (config.with_hard_pin ? "true" : "false") + ", preferred_segments: [";
-  for (const std::string& name : config.preferred_segments) text += " " + name;
-  text += " ], preferred_segment: " + config.preferred_segment +
-          ", prefer_alloc_in_same_node: " + (config.prefer_alloc_in_same_node ? "true" : "false") +
-          ", data_type: " + v1::ObjectDataType_Name(config.data_type) + ", group_ids: ";
-  if (!config.group_ids) return text + "none }";
-  for (const std::string& group : *config.group_ids) text += "\"" + group + "\" ";
-  return text + "}";
-}
-
-client::PutOptions OptionsOf(const ReplicateConfig& config, bool upsert) {
-  client::PutOptions options;
-  options.upsert = upsert;
-  options.no_eviction = true;  // full is said at once; the Master makes room meanwhile
-  options.relaxed = true;
-  v1::ObjectConfig& to = options.config;
-  to.set_replica_num(static_cast<uint32_t>(config.replica_num));
-  if (!config.preferred_segment.empty()) {
-    to.add_preferred_node_ids(config.preferred_segment);
-  } else {
-    for (const std::string& name : config.preferred_segments) to.add_preferred_node_ids(name);
-  }
-  to.set_hard_pin(config.with_hard_pin);
-  to.set_soft_pin(config.soft_pin_action);
-  if (config.soft_pin_ttl_ms) to.set_soft_pin_ttl_ms(*config.soft_pin_ttl_ms);
-  to.set_data_type(config.data_type);
-  to.set_same_node(config.prefer_alloc_in_same_node);
-  return options;
-}
 
 template <class T>
 nb::list ListOf(const std::vector<T>& values) {
@@ -150,11 +98,13 @@ class ObjectStore {
     opened_.reset();
   }
 
-  void Lend(const std::string& master_address, const std::string& node_id, uint64_t bytes) {
+  void Lend(const std::string& master_address, const std::string& node_id, uint64_t bytes,
+            const std::string& tcp_host) {
     cluster::MemoryLenderOptions options;
     options.master_address = master_address;
     options.node_id = node_id;
     options.capacity_bytes = bytes;
+    options.tcp_host = tcp_host;
     Result<std::unique_ptr<cluster::MemoryLender>> lender = [&] {
       nb::gil_scoped_release release;
       return cluster::MemoryLender::Start(options);
@@ -184,7 +134,8 @@ class ObjectStore {
 
 std::unique_ptr<ObjectStore> Open(const std::string& target, const std::string& tenant_id,
                                   int64_t retry_ms, uint64_t local_buffer_bytes, bool checksum,
-                                  bool share_memory, int threads, uint64_t capacity_bytes) {
+                                  bool share_memory, int threads, uint64_t capacity_bytes,
+                                  const std::string& host_id) {
   cluster::OpenOptions options;
   options.capacity_bytes = capacity_bytes;
   options.client.retry_ms = retry_ms;
@@ -193,6 +144,7 @@ std::unique_ptr<ObjectStore> Open(const std::string& target, const std::string& 
   options.objects.checksum = checksum;
   options.objects.share_memory = share_memory;
   options.objects.threads = threads;
+  options.objects.host_id = host_id;
   Result<std::unique_ptr<cluster::OpenedStore>> opened = [&] {
     nb::gil_scoped_release release;
     return cluster::OpenStore(target, options);
@@ -573,42 +525,6 @@ int FillBuffer(PyObject* self, Py_buffer* view, int flags) {
   return filled;
 }
 
-void BindConfig(nb::module_& m) {
-  nb::enum_<v1::SoftPin>(m, "SoftPinAction", nb::is_arithmetic())
-      .value("PRESERVE", v1::SOFT_PIN_PRESERVE)
-      .value("ENABLE", v1::SOFT_PIN_ENABLE)
-      .value("DISABLE", v1::SOFT_PIN_DISABLE);
-  nb::enum_<v1::ObjectDataType>(m, "ObjectDataType", nb::is_arithmetic())
-      .value("UNKNOWN", v1::OBJECT_DATA_TYPE_UNKNOWN)
-      .value("KVCACHE", v1::OBJECT_DATA_TYPE_KVCACHE)
-      .value("TENSOR", v1::OBJECT_DATA_TYPE_TENSOR)
-      .value("WEIGHT", v1::OBJECT_DATA_TYPE_WEIGHT)
-      .value("SAMPLE", v1::OBJECT_DATA_TYPE_SAMPLE)
-      .value("ACTIVATION", v1::OBJECT_DATA_TYPE_ACTIVATION)
-      .value("GRADIENT", v1::OBJECT_DATA_TYPE_GRADIENT)
-      .value("OPTIMIZER_STATE", v1::OBJECT_DATA_TYPE_OPTIMIZER_STATE)
-      .value("METADATA", v1::OBJECT_DATA_TYPE_METADATA)
-      .value("GENERAL", v1::OBJECT_DATA_TYPE_GENERAL);
-  nb::class_<ReplicateConfig>(m, "ReplicateConfig",
-                              "How the copies of an object are placed and kept.")
-      .def(nb::init<>())
-      .def_rw("replica_num", &ReplicateConfig::replica_num)
-      .def_rw("nof_replica_num", &ReplicateConfig::nof_replica_num)
-      .def_rw("dfs_replica_num", &ReplicateConfig::dfs_replica_num)
-      .def_rw("soft_pin_action", &ReplicateConfig::soft_pin_action)
-      .def_rw("soft_pin_ttl_ms", &ReplicateConfig::soft_pin_ttl_ms, nb::arg().none())
-      .def_rw("with_hard_pin", &ReplicateConfig::with_hard_pin)
-      .def_rw("preferred_segments", &ReplicateConfig::preferred_segments)
-      .def_rw("preferred_segment", &ReplicateConfig::preferred_segment)
-      .def_rw("preferred_nof_segments", &ReplicateConfig::preferred_nof_segments)
-      .def_rw("prefer_alloc_in_same_node", &ReplicateConfig::prefer_alloc_in_same_node)
-      .def_rw("data_type", &ReplicateConfig::data_type)
-      .def_rw("group_ids", &ReplicateConfig::group_ids, nb::arg().none())
-      .def("__str__", &Text)
-      .def("__repr__", &Text)
-      .def("__copy__", [](const ReplicateConfig& config) { return config; });
-}
-
 void BindHandle(nb::module_& m) {
   static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&FillBuffer)},
                                 {0, nullptr}};
@@ -623,7 +539,7 @@ void BindHandle(nb::module_& m) {
 }  // namespace
 
 void BindObjects(nb::module_& m) {
-  BindConfig(m);
+  BindReplicateConfig(m);
   m.def(
       "buffer_address",
       [](nb::handle value) {
@@ -636,9 +552,9 @@ void BindObjects(nb::module_& m) {
       .def(nb::new_(&Open), nb::arg("target"), nb::kw_only(), nb::arg("tenant_id") = "default",
            nb::arg("retry_ms") = 15'000, nb::arg("local_buffer_bytes") = 0,
            nb::arg("checksum") = true, nb::arg("share_memory") = true, nb::arg("threads") = 0,
-           nb::arg("capacity_bytes") = 0)
+           nb::arg("capacity_bytes") = 0, nb::arg("host_id") = "")
       .def("lend", &ObjectStore::Lend, nb::arg("master_address"), nb::arg("node_id"),
-           nb::arg("capacity_bytes"))
+           nb::arg("capacity_bytes"), nb::arg("tcp_host") = "")
       .def("unlend", &ObjectStore::Unlend, nb::arg("node_id"))
       .def("ping", &Ping)
       .def("local_buffer_free", [](ObjectStore& store) { return store.buffer()->free_bytes(); })

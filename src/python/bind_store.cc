@@ -26,6 +26,7 @@
 #include "python/bindings.h"
 #include "python/handles.h"
 #include "python/store_error.h"
+#include "rpc/token_table.h"
 #include "transfer/copy_engine.h"
 
 namespace mooncake::python {
@@ -361,6 +362,21 @@ void CopyStrided(uint64_t target, uint64_t source, uint64_t inner_bytes,
   }));
 }
 
+void BindTokens(nb::module_& m) {
+  // [(name, role, tenant or None)] of a Master's token file
+  m.def(
+      "parse_tokens",
+      [](const std::string& text) {
+        nb::list rows;
+        for (const rpc::Caller& caller : TakeOrThrow(rpc::TokenTable::Parse(text)).callers()) {
+          rows.append(nb::make_tuple(caller.name, std::string(rpc::Name(caller.role)),
+                                     caller.tenant_id ? nb::cast(*caller.tenant_id) : nb::none()));
+        }
+        return rows;
+      },
+      nb::arg("text"));
+}
+
 // What tools and benchmarks need besides the store's own face.
 void BindTools(nb::module_& m) {
   m.def(
@@ -451,6 +467,7 @@ void BindStore(nb::module_& m) {
   m.attr("StoreError") = nb::borrow(store_error);
   m.def("set_log_level", [](const std::string& level) { ThrowUnlessOk(SetLogLevel(level)); });
 
+  BindTokens(m);
   BindTools(m);
   BindImporter(m);
   nb::class_<PyStoreClient>(m, "StoreClient")

@@ -7,6 +7,7 @@ int CodeOf(const Status& status) {
     case Code::kOk:
       return 0;
     case Code::kInvalidArgument:
+    case Code::kPermissionDenied:  // the token, or the tenant that was named with it
       return kInvalidParams;
     case Code::kNotFound:
     case Code::kStaleGeneration:
@@ -32,8 +33,6 @@ int CodeOf(const Status& status) {
       return kChecksumMismatch;
     case Code::kUnsupported:
       return kNotSupported;
-    case Code::kPermissionDenied:
-      return kIllegalClient;
     case Code::kCancelled:
     case Code::kInternal:
       return kInternalError;

@@ -12,7 +12,6 @@ enum StoreCode : int {
   kInternalError = -1,
   kNoAvailableHandle = -200,
   kInvalidParams = -600,
-  kIllegalClient = -601,
   kReplicaIsNotReady = -703,
   kObjectNotFound = -704,
   kObjectAlreadyExists = -705,

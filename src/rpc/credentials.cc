@@ -44,7 +44,11 @@ Result<std::string> ReadToken(const std::string& path) {
 
 }  // namespace
 
-CredentialSource WithEnvironment(CredentialSource given) {
+CredentialSource WithEnvironment(CredentialSource given, As as) {
+  if (as == As::kNode && given.token.empty() && given.token_file.empty()) {
+    given.token = FromEnvironment("MOONCAKE_NODE_TOKEN");
+    given.token_file = FromEnvironment("MOONCAKE_NODE_TOKEN_FILE");
+  }
   if (given.token.empty() && given.token_file.empty()) {
     given.token = FromEnvironment("MOONCAKE_TOKEN");
     given.token_file = FromEnvironment("MOONCAKE_TOKEN_FILE");

@@ -17,8 +17,9 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr const char* kVariables[] = {"MOONCAKE_TOKEN", "MOONCAKE_TOKEN_FILE", "MOONCAKE_TLS_CA",
-                                      "MOONCAKE_TLS_CERT", "MOONCAKE_TLS_KEY"};
+constexpr const char* kVariables[] = {
+    "MOONCAKE_NODE_TOKEN", "MOONCAKE_NODE_TOKEN_FILE", "MOONCAKE_TOKEN",  "MOONCAKE_TOKEN_FILE",
+    "MOONCAKE_TLS_CA",     "MOONCAKE_TLS_CERT",        "MOONCAKE_TLS_KEY"};
 
 class CredentialsTest : public testing::Test {
  protected:
@@ -58,6 +59,17 @@ TEST_F(CredentialsTest, GivenWinsOverTheEnvironmentPartByPart) {
   EXPECT_EQ(source.token, "");
   EXPECT_EQ(source.token_file, "/given");
   EXPECT_EQ(source.tls_ca, "/given/ca");
+}
+
+TEST_F(CredentialsTest, ANodeMayShowAnotherTokenThanTheClientBesideIt) {
+  ::setenv("MOONCAKE_TOKEN", "client", 1);
+  EXPECT_EQ(WithEnvironment({}, As::kNode).token, "client");
+  ::setenv("MOONCAKE_NODE_TOKEN_FILE", "/node", 1);
+  EXPECT_EQ(WithEnvironment({}).token, "client");
+  const CredentialSource node = WithEnvironment({}, As::kNode);
+  EXPECT_EQ(node.token, "");
+  EXPECT_EQ(node.token_file, "/node");
+  EXPECT_EQ(WithEnvironment({.token = "given"}, As::kNode).token, "given");
 }
 
 TEST_F(CredentialsTest, FilesAreReadAndChecked) {

@@ -212,8 +212,10 @@ Status NodeServer::Admit(const env::StreamSocket& socket) const {
       peer.uid == ::geteuid() || peer.uid == 0 ||
       std::count(options_.allowed_uids.begin(), options_.allowed_uids.end(), peer.uid);
   if (!allowed) {
-    return InvalidArgument(fmt::format("user {} (pid {}) may not use {}: expected user {} or root",
-                                       peer.uid, peer.pid, address_, ::geteuid()));
+    return PermissionDenied(fmt::format(
+        "user {} (pid {}) may not use {}: expected user {}, root, or one that is allowed "
+        "(--allow-uid)",
+        peer.uid, peer.pid, address_, ::geteuid()));
   }
   return OkStatus();
 }

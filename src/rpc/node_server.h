@@ -4,7 +4,7 @@
 // A client that comes then takes the place of the one that has been idle longest, whose connection
 // is closed (its channel connects again when it has a request); where all are busy it waits its
 // turn in the socket's queue, as long as its own bounds last. A connection that is idle for long is
-// closed, too. A user that may not ask gets INVALID_ARGUMENT for its first request and is closed.
+// closed, too. A user that may not ask gets PERMISSION_DENIED for its first request and is closed.
 // Requests of one connection are answered in order.
 //
 // Over TCP nothing is known of who asks, and whoever reaches the port may. What protects the node's

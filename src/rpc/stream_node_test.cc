@@ -297,9 +297,10 @@ TEST_F(UnixNodeTest, ANodeThatDoesNotAnswerIsGivenUpInTime) {
 TEST_F(UnixNodeTest, AnotherUserIsRefused) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   ASSERT_EQ(::chmod(folder_.path().c_str(), 0755), 0);
-  for (const bool allowed : {false, true}) {
+  for (const uid_t allowed_uid : {0, 65533, 65534}) {
+    const bool allowed = allowed_uid == 65534;
     NodeServerOptions options{.socket_mode = 0666};
-    if (allowed) options.allowed_uids = {65534};
+    if (allowed_uid != 0) options.allowed_uids = {allowed_uid};
     auto server = MustStart(std::move(options));
     const pid_t child = ::fork();
     if (child == 0) {
@@ -310,7 +311,7 @@ TEST_F(UnixNodeTest, AnotherUserIsRefused) {
     int status = 0;
     ::waitpid(child, &status, 0);
     ASSERT_TRUE(WIFEXITED(status));
-    EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(allowed ? Code::kOk : Code::kInvalidArgument));
+    EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(allowed ? Code::kOk : Code::kPermissionDenied));
   }
 }
 

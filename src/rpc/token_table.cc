@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/url_encode.h"
+#include "model/identity.h"
 
 namespace mooncake::rpc {
 namespace {
@@ -92,6 +93,7 @@ Result<TokenTable::Entry> TokenTable::ParseEntry(std::string_view line) {
     }
     Result<std::string> decoded = UrlDecode(tenant);
     if (!decoded.ok()) return decoded.status().WithContext("tenant");
+    MC_RETURN_IF_ERROR(model::ValidateIdentityPart("tenant", *decoded));
     entry.caller.tenant_id = *std::move(decoded);
   } else if (tenant != kAnyTenant) {
     return InvalidArgument(
@@ -124,6 +126,12 @@ Status TokenTable::Add(Entry entry) {
   }
   entries_.push_back(std::move(entry));
   return OkStatus();
+}
+
+std::vector<Caller> TokenTable::callers() const {
+  std::vector<Caller> callers;
+  for (const Entry& entry : entries_) callers.push_back(entry.caller);
+  return callers;
 }
 
 const Caller* TokenTable::Find(std::string_view token) const {

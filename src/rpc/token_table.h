@@ -28,6 +28,8 @@ class TokenTable {
   const Caller* Find(std::string_view token) const;
 
   size_t size() const { return entries_.size(); }
+  // In the file's order.
+  std::vector<Caller> callers() const;
 
  private:
   struct Entry {

@@ -56,6 +56,7 @@ TEST(TokenTable, WhatIsWrongIsNamed) {
   refused(kHeader + "a client * " + hash, "a client token is for one tenant, got \"*\"");
   refused(kHeader + "a client", "a client token is for one tenant, got \"\"");
   refused(kHeader + "a client %G0 " + hash, "line 2: tenant: bad percent escape");
+  refused(kHeader + "a client %FF " + hash, "tenant");
   refused(kHeader + "a node blue " + hash, "a token for role node is for all of them");
   refused(kHeader + "a operator blue " + hash, "a token for role operator is for all of them");
   refused(kHeader + "a client t", "sha256");

@@ -143,6 +143,8 @@ void Judge::EndLease(uint64_t lease_id) {
 }
 
 void Judge::OnLogRecord(std::string_view payload) {
+  // What a dead process does on its way out reaches no log.
+  if (cluster_.simulation().CutOff()) return;
   if (on_log_record) on_log_record(payload);
   v1::LogBatch batch = Parse<v1::LogBatch>(std::string(payload));
   for (v1::LogEvent& event : *batch.mutable_events()) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "sim/channels.h"
@@ -156,13 +157,31 @@ class Scenario {
     return true;
   }
 
+  // As the Master sees it: a node that has yet to find it again is no rest.
+  bool NodesReport() {
+    const std::shared_ptr<master::Master> master = cluster_.master();
+    if (master == nullptr) return false;
+    struct Asked {
+      v1::GetClusterRequest request;
+      v1::GetClusterReply reply;
+      bool answered = false;
+    };
+    const auto asked = std::make_shared<Asked>();
+    master->GetCluster(rpc::Caller::Operator(), asked->request, &asked->reply,
+                       [asked] { asked->answered = true; });
+    for (int i = 0; i < 100 && !asked->answered; ++i) simulation_.Sleep(10 * kMillisecond);
+    if (!asked->answered || asked->reply.status().code() != 0) return false;
+    return std::all_of(asked->reply.nodes().begin(), asked->reply.nodes().end(),
+                       [](const v1::NodeStatus& node) { return node.alive(); });
+  }
+
   void ComeToRest() {
     const int64_t end_ns = simulation_.now_ns() + kRestNsMax;
     // Twice in a row, a while apart: what nodes report late changes a state once more.
     int calm = 0;
     while (calm < 20) {
       (void)faults_.StartAll();
-      calm = IsAtRest() ? calm + 1 : 0;
+      calm = IsAtRest() && NodesReport() ? calm + 1 : 0;
       if (!GoesOn()) return;
       if (faults_.log_damaged() && !cluster_.master_failure().ok()) {
         report_.refused = cluster_.master_failure().ToString();

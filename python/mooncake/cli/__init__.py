@@ -15,9 +15,11 @@ __all__ = ["main"]
 
 
 def _repeat_everywhere(commands: Any) -> None:
-    """Lets --store and --json stand behind a command too, where many people write them."""
+    """Lets what stands before a command stand behind it too, where many people write it."""
     for command in commands.choices.values():
         command.add_argument("--store", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+        for option in _CREDENTIALS:
+            command.add_argument(option, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
         command.add_argument(
             "--json", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS
         )
@@ -26,9 +28,21 @@ def _repeat_everywhere(commands: Any) -> None:
                 _repeat_everywhere(action)
 
 
+# The option and the variable that the store reads (WeightStore): this process is the command's.
+_CREDENTIALS = {"--token-file": "MOONCAKE_TOKEN_FILE", "--tls-ca": "MOONCAKE_TLS_CA"}
+
+
+def _set_credentials(arguments: argparse.Namespace) -> None:
+    if arguments.token_file:
+        os.environ.pop("MOONCAKE_TOKEN", None)  # an option wins over the environment
+        os.environ["MOONCAKE_TOKEN_FILE"] = arguments.token_file
+    if arguments.tls_ca:
+        os.environ["MOONCAKE_TLS_CA"] = arguments.tls_ca
+
+
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs one command; returns its exit status (0 well, 1 refused or failed, 2 misused)."""
-    from . import conformance, doctor, inspect, plan, status, weights
+    from . import conformance, doctor, inspect, objects, plan, status, tokens, weights
 
     parser = argparse.ArgumentParser(
         prog="mooncake", description="Model weight revisions: store, find, load, look inside."
@@ -39,9 +53,19 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         metavar="URI",
         help="mooncake://host:port or file:///folder (default: $MOONCAKE_STORE)",
     )
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="file with the token to show (default: $MOONCAKE_TOKEN_FILE, or $MOONCAKE_TOKEN)",
+    )
+    parser.add_argument(
+        "--tls-ca",
+        metavar="FILE",
+        help="PEM of who signs the Master's certificate (default: $MOONCAKE_TLS_CA)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (weights, status, plan, inspect, doctor, conformance):
+    for module in (weights, objects, status, plan, inspect, doctor, tokens, conformance):
         module.add_commands(commands)
     _repeat_everywhere(commands)
     for stream in (sys.stdout, sys.stderr):
@@ -49,6 +73,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     arguments = parser.parse_args(argv)
+    _set_credentials(arguments)
     if getattr(arguments, "needs_store", False) and not arguments.store:
         parser.error("which store? give --store URI or set MOONCAKE_STORE")
     try:

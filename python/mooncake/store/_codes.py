@@ -78,3 +78,11 @@ DFS_PARTIAL_WRITE = -1605
 TENANT_QUOTA_EXCEEDED = -1700
 TENANT_NOT_REGISTERED = -1701
 TENANT_NOT_EMPTY = -1702
+
+
+def name_of(code: int) -> str:
+    """ "OBJECT_NOT_FOUND" for -704; the number itself when it is none of these."""
+    for name, value in globals().items():
+        if name.isupper() and value == code:
+            return name
+    return str(code)

@@ -98,6 +98,14 @@ class SetupRequest:
         if self.enable_client_http_server:
             logger.warning("enable_client_http_server: clients of this store serve no HTTP")
 
+    def tcp_host(self) -> str:
+        """By which name clients of other hosts reach memory lent here; "": by none."""
+        host = self.local_hostname
+        if _has_port(host):
+            host = host.rpartition(":")[0]
+        loopback = host.strip("[]") in ("localhost", "127.0.0.1", "::1")
+        return "" if loopback or self.protocol != "tcp" else host
+
     def target(self) -> str:
         """The URI of the store that master_server_addr names."""
         address = self.master_server_addr

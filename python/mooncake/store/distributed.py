@@ -57,6 +57,7 @@ class MooncakeDistributedStore(Writes, Reads, Sessions, Placement, Tensors):
         super().__init__()
         self._port: Optional[HeldPort] = None
         self._master_address = ""
+        self._tcp_host = ""
 
     def __del__(self) -> None:
         if getattr(self, "_core", None) is not None:
@@ -133,7 +134,12 @@ class MooncakeDistributedStore(Writes, Reads, Sessions, Placement, Tensors):
             )
             self._master_address = target.partition("://")[2] if "mooncake" in target else ""
             if request.global_segment_size > 0 and self._master_address:
-                core.lend(self._master_address, port.name, request.global_segment_size)
+                core.lend(
+                    self._master_address,
+                    port.name,
+                    request.global_segment_size,
+                    request.tcp_host(),
+                )
         except (SetupRefused, _core.StoreError) as error:
             logger.error("setup: %s", ": ".join(str(part) for part in error.args))
             if port is not None:
@@ -142,6 +148,7 @@ class MooncakeDistributedStore(Writes, Reads, Sessions, Placement, Tensors):
             return codes.INVALID_PARAMS if given else codes.INTERNAL_ERROR
         with self._lock:
             self._core, self._port, self._tenant_id = core, port, request.tenant_id
+            self._tcp_host = request.tcp_host()
         _open_stores.add(self)
         return codes.OK
 
@@ -185,7 +192,7 @@ class MooncakeDistributedStore(Writes, Reads, Sessions, Placement, Tensors):
         if core is None or not self._master_address or size <= 0:
             return codes.INVALID_PARAMS
         try:
-            core.lend(self._master_address, name, size)
+            core.lend(self._master_address, name, size, self._tcp_host)
         except _core.StoreError as error:
             logger.error("mounting a segment: %s", ": ".join(error.args))
             return codes.INTERNAL_ERROR

@@ -12,6 +12,7 @@ __all__ = [
     "UINT64_MAX",
     "check_callback",
     "check_kind",
+    "check_secret",
     "check_threads",
     "check_whole",
     "replica_scope",
@@ -37,6 +38,14 @@ def check_kind(field: str, value: Any, kind: type) -> None:
     if not isinstance(value, kind):
         raise WeightInvalidArgumentError(
             f"{field} must be a {kind.__name__}, got {type(value).__name__} {value!r}"
+        )
+
+
+def check_secret(field: str, value: Any) -> None:
+    """None, or a str that is not empty; never shown."""
+    if value is not None and (not isinstance(value, str) or not value):
+        raise WeightInvalidArgumentError(
+            f"{field} must be a str that is not empty, got {type(value).__name__}"
         )
 
 

@@ -6,6 +6,7 @@ it. Semantics are the management RFC's; bytes move in C++ with the GIL released.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from .arguments import (
     UINT64_MAX,
     check_callback,
     check_kind,
+    check_secret,
     check_threads,
     check_whole,
     replica_scope,
@@ -84,6 +86,11 @@ class WeightStore:
     unfinished publish survives it; `retry_ms` for how long a Master or node that cannot be reached,
     or does not answer, is asked again.
 
+    `token` is shown to a Master that asks who calls; with `tls_ca`, the path of a PEM file, the
+    Master is asked over TLS and must have a certificate that those authorities signed. What is not
+    given comes from MOONCAKE_TOKEN or MOONCAKE_TOKEN_FILE, MOONCAKE_TLS_CA, and (for a Master that
+    asks for a certificate too) MOONCAKE_TLS_CERT and MOONCAKE_TLS_KEY (docs/security.md).
+
     Use it as a context manager, or let it be collected, to release what it holds. Methods may be
     called from any thread. Errors are `WeightStoreError`s; arguments of a wrong kind are
     `WeightInvalidArgumentError`s, which are `ValueError`s too.
@@ -99,6 +106,8 @@ class WeightStore:
         import_ttl_ms: int = 10_000,
         retry_ms: int = 15_000,
         capacity_bytes: int = 0,
+        token: Optional[str] = None,
+        tls_ca: Optional[Union[str, os.PathLike[str]]] = None,
     ) -> None:
         check_kind("target", target, str)
         check_threads(threads)
@@ -106,6 +115,7 @@ class WeightStore:
         check_whole("import_ttl_ms", import_ttl_ms, 1, MS_MAX)
         check_whole("retry_ms", retry_ms, 0, MS_MAX)
         check_whole("capacity_bytes", capacity_bytes, 0, UINT64_MAX)
+        check_secret("token", token)
         with store_errors():
             self._core = _core.StoreClient(
                 target,
@@ -115,6 +125,8 @@ class WeightStore:
                 import_ttl_ms=import_ttl_ms,
                 retry_ms=retry_ms,
                 capacity_bytes=capacity_bytes,
+                token=token or "",
+                tls_ca=os.fspath(tls_ca) if tls_ca is not None else "",
             )
         self._target = target
         open_cores.add(self)
