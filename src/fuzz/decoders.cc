@@ -14,6 +14,7 @@ std::span<const Decoder> Decoders() {
       Decoder{"placement_json", &FeedPlacementJson, &PlacementJsonSeeds},
       Decoder{"revision_metadata", &FeedRevisionMetadata, &RevisionMetadataSeeds},
       Decoder{"saved_plan", &FeedSavedPlan, &SavedPlanSeeds},
+      Decoder{"slab_file", &FeedSlabFile, &SlabFileSeeds},
       Decoder{"small_texts", &FeedSmallTexts, &SmallTextsSeeds},
       Decoder{"snapshot", &FeedSnapshot, &SnapshotSeeds},
       Decoder{"snapshot_records", &FeedSnapshotRecords, &SnapshotRecordsSeeds},

@@ -47,6 +47,8 @@ std::vector<std::string> MasterRequestsSeeds();
 // feed_node.cc
 void FeedNodeRequest(std::string_view bytes);
 std::vector<std::string> NodeRequestSeeds();
+void FeedSlabFile(std::string_view bytes);
+std::vector<std::string> SlabFileSeeds();
 void FeedMetadataFile(std::string_view bytes);
 std::vector<std::string> MetadataFileSeeds();
 
