@@ -385,6 +385,28 @@ Result<ObjectClient::RemovedMany> ObjectClient::RemoveAll(bool force) {
   return many;
 }
 
+Result<std::vector<v1::TenantStatus>> ObjectClient::Tenants() {
+  MC_ASSIGN_OR_RETURN(const v1::ListTenantsReply reply,
+                      body_->session.calls.Ask(&rpc::MasterApi::ListTenants,
+                                               v1::ListTenantsRequest(), body_->session.Limits()));
+  return std::vector<v1::TenantStatus>(reply.tenants().begin(), reply.tenants().end());
+}
+
+Status ObjectClient::SetTenant(const v1::TenantQuota& quota) {
+  v1::SetTenantRequest request;
+  *request.mutable_quota() = quota;
+  return body_->session.calls.Command(&rpc::MasterApi::SetTenant, request, body_->session.Limits())
+      .status();
+}
+
+Status ObjectClient::RemoveTenant(const std::string& tenant_id) {
+  v1::SetTenantRequest request;
+  request.mutable_quota()->set_tenant_id(tenant_id);
+  request.set_remove(true);
+  return body_->session.calls.Command(&rpc::MasterApi::SetTenant, request, body_->session.Limits())
+      .status();
+}
+
 Status ObjectClient::List(std::string_view prefix,
                           const std::function<bool(const v1::ObjectInfo&)>& visit) {
   std::vector<v1::ObjectInfo> objects;

@@ -159,6 +159,13 @@ class ObjectClient {
   // Every object of the tenant whose key begins so, sorted by key. `visit` returns false to stop.
   Status List(std::string_view prefix, const std::function<bool(const v1::ObjectInfo&)>& visit);
 
+  // Quotas and counts of the caller's own tenant, of every tenant for an operator.
+  Result<std::vector<v1::TenantStatus>> Tenants();
+  // An operator's. 0 in the quota: no limit.
+  Status SetTenant(const v1::TenantQuota& quota);
+  // BUSY: it has objects.
+  Status RemoveTenant(const std::string& tenant_id);
+
   const std::string& client_id() const;
 
  private:

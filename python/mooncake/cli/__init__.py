@@ -42,7 +42,7 @@ def _set_credentials(arguments: argparse.Namespace) -> None:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs one command; returns its exit status (0 well, 1 refused or failed, 2 misused)."""
-    from . import conformance, doctor, inspect, objects, plan, status, tokens, weights
+    from . import conformance, doctor, inspect, objects, plan, status, tenants, tokens, weights
 
     parser = argparse.ArgumentParser(
         prog="mooncake", description="Model weight revisions: store, find, load, look inside."
@@ -65,7 +65,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (weights, objects, status, plan, inspect, doctor, tokens, conformance):
+    for module in (weights, objects, status, tenants, plan, inspect, doctor, tokens, conformance):
         module.add_commands(commands)
     _repeat_everywhere(commands)
     for stream in (sys.stdout, sys.stderr):
