@@ -21,7 +21,6 @@ namespace mooncake::client {
 namespace {
 
 constexpr int kDefaultThreadsMax = 8;
-constexpr size_t kKeyTextMax = 100;
 
 ObjectClientOptions Resolve(ObjectClientOptions options) {
   MC_CHECK(Validate(options).ok());
@@ -86,19 +85,6 @@ std::vector<ReadResult> ResultsOf(std::vector<ReadTask>& tasks) {
 }
 
 }  // namespace
-
-std::string KeyText(std::string_view key) {
-  std::string text = "\"";
-  for (const char c : key.substr(0, kKeyTextMax)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f || c == '"' || c == '\\') {
-      text += "\\x" + HexOf({&c, 1});
-    } else {
-      text += c;
-    }
-  }
-  return text + (key.size() > kKeyTextMax ? "\"..." : "\"");
-}
 
 Status Validate(const ObjectClientOptions& options) {
   MC_RETURN_IF_ERROR(CheckRange("retry_ms", static_cast<uint64_t>(options.retry_ms), 0,

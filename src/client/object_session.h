@@ -19,6 +19,7 @@
 #include "client/slab_cache.h"
 #include "env/own_memory.h"
 #include "env/sync.h"
+#include "model/identity.h"
 #include "transfer/piece_pool.h"
 
 namespace mooncake::client {
@@ -107,7 +108,6 @@ std::vector<Status> CheckPieces(env::OwnMemory& memory, std::span<const Item> it
   return statuses;
 }
 
-// A key in a message: quoted, escaped, cut.
-std::string KeyText(std::string_view key);
+using model::KeyText;
 
 }  // namespace mooncake::client

@@ -44,8 +44,8 @@ Status Engine::Run(const v1::LookupObjectsRequest& request, v1::LookupObjectsRep
     if (object == nullptr) {
       const bool being_put = state_.pool.FindUnfinished(request.tenant_id(), key) != nullptr;
       rpc::SetStatus(entry->mutable_status(),
-                     being_put ? NotReady("key " + Quoted(key) + " is being written")
-                               : NotFound("no object has key " + Quoted(key)));
+                     being_put ? NotReady("key " + model::KeyText(key) + " is being written")
+                               : NotFound("no object has key " + model::KeyText(key)));
       continue;
     }
     std::string silent;
@@ -69,9 +69,9 @@ Status Engine::Run(const v1::LookupObjectsRequest& request, v1::LookupObjectsRep
       }
     }
     if (!readable) {
-      rpc::SetStatus(
-          entry->mutable_status(),
-          Unavailable(fmt::format("key {}: node {} is not reporting", Quoted(key), silent)));
+      rpc::SetStatus(entry->mutable_status(),
+                     Unavailable(fmt::format("key {}: node {} is not reporting",
+                                             model::KeyText(key), silent)));
       continue;
     }
     counters.lookups_found += 1;
@@ -146,18 +146,19 @@ Status Engine::Run(const v1::RemoveObjectsRequest& request, v1::RemoveObjectsRep
   for (const std::string& key : request.keys()) {
     const auto decide = [&]() -> Status {
       if (IsManaged(request.tenant_id(), key)) {
-        return Busy("key " + Quoted(key) +
+        return Busy("key " + model::KeyText(key) +
                     " is part of a weight revision, which is removed as a whole");
       }
       const pool::Object* object = state_.pool.FindReadable(request.tenant_id(), key);
       if (object == nullptr || seen.contains(object->object_id)) {
         const bool being_put = state_.pool.FindUnfinished(request.tenant_id(), key) != nullptr;
-        return being_put ? NotReady("key " + Quoted(key) + " is being written")
-                         : NotFound("no object has key " + Quoted(key));
+        return being_put ? NotReady("key " + model::KeyText(key) + " is being written")
+                         : NotFound("no object has key " + model::KeyText(key));
       }
       const int64_t left_ms = pool::ProtectedUntil(state_.pool, *object, rules) - rules.now_ms;
       if (left_ms > 0 && !request.force()) {
-        return Busy(fmt::format("key {} is leased for another {} ms", Quoted(key), left_ms));
+        return Busy(
+            fmt::format("key {} is leased for another {} ms", model::KeyText(key), left_ms));
       }
       seen.insert(object->object_id);
       dropped.object_ids.push_back(object->object_id);
@@ -211,7 +212,7 @@ Status Engine::Run(const v1::ReportUnreadableRequest& request, v1::ReportUnreada
     }
     MC_PROBE("master.replica_unreadable");
     Log().warn("master: the replica of key {} in slab {} at {} of node {} is forgotten: {}",
-               Quoted(request.key()), slab.slab_id.value, replica.offset, slab.node_id,
+               model::KeyText(request.key()), slab.slab_id.value, replica.offset, slab.node_id,
                request.reason());
     batch.EmitRelaxed(pool::ReplicaDropped{object->object_id, slab.slab_id});
     return OkStatus();

@@ -156,11 +156,11 @@ void Engine::PutOne(PutTerms& terms, int index, v1::PutEntry* entry, Batch& batc
   }
   if (bytes == 0 || bytes > pool::kPayloadBytesMax) {
     return Refuse(InvalidArgument(fmt::format("expected key {} to have 1 to {} bytes, got {}",
-                                              Quoted(key), pool::kPayloadBytesMax, bytes)),
+                                              model::KeyText(key), pool::kPayloadBytesMax, bytes)),
                   v1::PUT_REFUSAL_UNSPECIFIED, entry);
   }
   if (IsManaged(request.tenant_id(), key)) {
-    return Refuse(Busy("key " + Quoted(key) + " is part of a weight revision"),
+    return Refuse(Busy("key " + model::KeyText(key) + " is part of a weight revision"),
                   v1::PUT_REFUSAL_UNSPECIFIED, entry);
   }
   const pool::Object* readable = state_.pool.FindReadable(request.tenant_id(), key);
@@ -174,7 +174,7 @@ void Engine::PutOne(PutTerms& terms, int index, v1::PutEntry* entry, Batch& batc
         readable->group == pool::kNone ? "" : state_.pool.group(readable->group).group_id;
     if (old_group != group_id) {
       return Refuse(InvalidArgument(fmt::format("key {} is in group \"{}\", got group \"{}\"",
-                                                Quoted(key), old_group, group_id)),
+                                                model::KeyText(key), old_group, group_id)),
                     v1::PUT_REFUSAL_GROUP, entry);
     }
   }

@@ -24,14 +24,4 @@ Status CheckClientId(const std::string& client_id) {
   return model::ValidateText("client_id", client_id, kClientIdBytesMax);
 }
 
-std::string Quoted(std::string_view key) {
-  constexpr size_t kShown = 80;
-  std::string text = "\"";
-  for (const char c : key.substr(0, kShown)) {
-    const bool plain = c >= ' ' && c <= '~';
-    text += plain ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<uint8_t>(c));
-  }
-  return text + (key.size() > kShown ? "...\"" : "\"");
-}
-
 }  // namespace mooncake::master

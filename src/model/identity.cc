@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 
+#include "base/digest.h"
 #include "base/url_encode.h"
 
 namespace mooncake::model {
@@ -136,6 +137,24 @@ std::optional<WeightIdentity> IdentityOfKey(std::string_view tenant_id, std::str
   // One identity, one spelling: another is another key.
   if (!key.starts_with(GroupId(identity) + "/")) return std::nullopt;
   return identity;
+}
+
+std::string KeyText(std::string_view key) {
+  constexpr size_t kShown = 100;
+  const std::string_view shown = key.substr(0, kShown);
+  // A message is UTF-8, whatever the key is and wherever it is cut.
+  const bool readable = IsUtf8(shown);
+  std::string text = "\"";
+  for (const char c : shown) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool plain = byte >= 0x20 && byte != 0x7f && (byte < 0x80 || readable);
+    if (!plain || c == '"' || c == '\\') {
+      text += "\\x" + HexOf({&c, 1});
+    } else {
+      text += c;
+    }
+  }
+  return text + (key.size() > kShown ? "\"..." : "\"");
 }
 
 std::string Describe(const WeightIdentity& identity) {

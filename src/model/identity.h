@@ -87,6 +87,9 @@ std::string PayloadKey(std::string_view group_id, std::string_view payload_name)
 // absent. Whether there is such a revision is another question.
 std::optional<WeightIdentity> IdentityOfKey(std::string_view tenant_id, std::string_view key);
 
+// A key of any bytes in a message: quoted, escaped, cut.
+std::string KeyText(std::string_view key);
+
 // For messages: "tenant default: weights/ns/model/rev/3".
 std::string Describe(const WeightIdentity& identity);
 

@@ -191,6 +191,16 @@ TEST(Key, NamesTheRevisionThatItBelongsTo) {
   }
 }
 
+TEST(Key, IsUtf8InEveryMessage) {
+  EXPECT_EQ(KeyText("plain/key"), "\"plain/key\"");
+  EXPECT_EQ(KeyText("a\"b\\c\n"), "\"a\\x22b\\x5cc\\x0a\"");
+  EXPECT_EQ(KeyText("\xc3\xa9"), "\"\xc3\xa9\"");
+  EXPECT_EQ(KeyText("\xff\xc3"), "\"\\xff\\xc3\"");
+  const std::string cut = KeyText(std::string(99, 'x') + "\xc3\xa9");
+  EXPECT_TRUE(IsUtf8(cut)) << cut;
+  EXPECT_TRUE(cut.ends_with("\"..."));
+}
+
 TEST(Grant, MacDependsOnEveryFieldAndOnTheKey) {
   const std::string key(32, 'k');
   const Sha256Digest mac = GrantMac(key, SomeGrant());
