@@ -2,8 +2,8 @@
 //
 // Nothing that a batch did may be told to anybody before its record is durable, but for relaxed
 // events (of ordinary objects): a batch of those alone may be told at once and written a little
-// later. When writing fails, the state that it touched is dropped and read from the log again. Single-threaded (the sequencer
-// makes one at a time).
+// later. When writing fails, the state that it touched is dropped and read from the log again.
+// Single-threaded (the sequencer makes one at a time).
 #pragma once
 
 #include <cstdint>

@@ -57,12 +57,13 @@ Status Engine::Run(const v1::BeginImportRequest& request, v1::BeginImportReply* 
     std::vector<model::PlannedParticipant> participants;
     participants.reserve(static_cast<size_t>(request.participants_size()));
     for (const auto& one : request.participants()) participants.push_back(codec::FromProto(one));
-    const Result<std::vector<objects::Event>> space = objects::PlanReservation(
-        state_.objects, {.import_id = decision.import_id,
-                         .participants = &participants,
-                         .preferred_host_id = request.preferred_host_id(),
-                         .usable_nodes = UsableNodes()});
-    if (space.status().code() == Code::kExhausted) return MakeRoomFor(participants, space.status(), batch);
+    const Result<std::vector<objects::Event>> space =
+        objects::PlanReservation(state_.objects, {.import_id = decision.import_id,
+                                                  .participants = &participants,
+                                                  .preferred_host_id = request.preferred_host_id(),
+                                                  .usable_nodes = UsableNodes()});
+    if (space.status().code() == Code::kExhausted)
+      return MakeRoomFor(participants, space.status(), batch);
     MC_RETURN_IF_ERROR(space.status());
     batch.Emit(decision.events);
     batch.Emit(*space);

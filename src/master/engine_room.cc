@@ -37,8 +37,8 @@ std::vector<pool::NodeRoom> Engine::RoomsOfNodes() const {
   for (const objects::Node& node : state_.objects.nodes()) {
     const NodeRegistry::Node* present = nodes_.Find(node.address.node_id, node.address.instance_id);
     if (present == nullptr || !present->alive) continue;
-    rooms.push_back({node.address.node_id, node.address.host_id, node.free_bytes(),
-                     node.capacity_bytes});
+    rooms.push_back(
+        {node.address.node_id, node.address.host_id, node.free_bytes(), node.capacity_bytes});
   }
   return rooms;
 }
@@ -48,8 +48,8 @@ model::ArenaId Engine::AddSlab(std::string_view tenant_id, const std::string& no
                                uint64_t bytes, Batch& batch) {
   const model::ArenaId id = state_.objects.next_arena_id();
   const objects::Node* node = state_.objects.FindNode(node_id);
-  batch.Emit(objects::Event(
-      objects::ArenaReserved{id, {}, node_id, node->address.instance_id, bytes}));
+  batch.Emit(
+      objects::Event(objects::ArenaReserved{id, {}, node_id, node->address.instance_id, bytes}));
   batch.Emit(pool::Event(pool::SlabAdded{id, std::string(tenant_id), node_id, bytes}));
   return id;
 }
@@ -80,8 +80,8 @@ void Engine::Evict(const std::vector<model::ObjectId>& ids, Batch& batch) {
   batch.EmitRelaxed(pool::ObjectsDropped{ids, pool::DropCause::kEvicted});
 }
 
-// Makes room for an object of the tenant on nodes that the filter lets through. False: there is none
-// to be made now.
+// Makes room for an object of the tenant on nodes that the filter lets through. False: there is
+// none to be made now.
 bool Engine::EvictOneStep(const pool::Tenant& tenant, uint64_t extent_bytes,
                           const pool::SlabFilter& filter, Batch& batch) {
   const pool::EvictionRules rules = EvictionRulesAt(batch.now_ms());
@@ -127,8 +127,8 @@ void Engine::EvictToQuota(const pool::Tenant& tenant, uint64_t bytes, Batch& bat
   };
   const pool::Dice dice = [this](uint64_t bound) { return activity_.Roll(bound); };
   for (int step = 0; step < kEvictionsPerPut && over(); ++step) {
-    const auto victims = pool::ChooseVictims(state_.pool, tenant, EvictionRulesAt(batch.now_ms()),
-                                             nullptr, dice);
+    const auto victims =
+        pool::ChooseVictims(state_.pool, tenant, EvictionRulesAt(batch.now_ms()), nullptr, dice);
     if (victims.empty()) return;
     MC_PROBE("master.quota_eviction");
     Evict(victims, batch);
@@ -146,12 +146,11 @@ bool Engine::EvictAboveWatermark(Batch& batch) {
     const double room = static_cast<double>(tenant.slab_bytes + free_bytes);
     const double high = room * options_.eviction_high_watermark_ratio;
     if (static_cast<double>(tenant.used_bytes) <= high) continue;
-    const double low =
-        room * (options_.eviction_high_watermark_ratio - options_.eviction_ratio);
+    const double low = room * (options_.eviction_high_watermark_ratio - options_.eviction_ratio);
     int steps = 0;
-    for (; steps < kEvictionsPerRound && static_cast<double>(tenant.used_bytes) > low; ++steps) {
-      const auto victims = pool::ChooseVictims(state_.pool, tenant,
-                                               EvictionRulesAt(batch.now_ms()), nullptr, dice);
+    for (; steps<kEvictionsPerRound&& static_cast<double>(tenant.used_bytes)> low; ++steps) {
+      const auto victims =
+          pool::ChooseVictims(state_.pool, tenant, EvictionRulesAt(batch.now_ms()), nullptr, dice);
       if (victims.empty()) break;
       Evict(victims, batch);
     }

@@ -19,8 +19,31 @@ namespace {
 
 using env::kGoldenAdvice;
 
-// Ordinary objects: put, replaced, dropped for every cause that leaves one, unreadable; of tenants
-// that come and go, and on a node that lends its memory and leaves.
+// A node that lends its memory, is given an object and leaves.
+void LiveWithALender(TestWorld& world) {
+  v1::RegisterNodeRequest lender;
+  lender.mutable_address()->set_node_id("lender");
+  lender.mutable_address()->set_instance_id("i1");
+  lender.mutable_address()->set_tcp_address("127.0.0.1:12345");
+  lender.set_capacity_bytes(1 << 20);
+  lender.set_grant_key(std::string(32, 'k'));
+  lender.set_objects_only(true);
+  ASSERT_EQ(world.api().RegisterNode(lender).status().code(), 0u);
+  v1::PutStartRequest lent;
+  lent.set_client_id("writer");
+  lent.set_put_id(100);
+  lent.set_tenant_id("tenant");
+  lent.add_keys("lent");
+  lent.add_sizes(10);
+  lent.mutable_config()->add_preferred_node_ids("lender");
+  ASSERT_EQ(world.api().PutStart(lent).entries(0).permits(0).instance_id(), "i1");
+  v1::LeaveNodeRequest leave;
+  leave.set_node_id("lender");
+  leave.set_instance_id("i1");
+  ASSERT_EQ(world.api().LeaveNode(leave).status().code(), 0u);
+}
+
+// Ordinary objects: put, replaced, removed, unreadable, unfinished; of tenants that come and go.
 void LiveWithObjects(TestWorld& world, BookClient& client) {
   uint64_t put_id = 0;
   const auto start = [&](const std::string& key, const std::string& group, bool upsert) {
@@ -76,27 +99,6 @@ void LiveWithObjects(TestWorld& world, BookClient& client) {
   *unreadable.mutable_replica() = found.replicas(0);
   ASSERT_EQ(world.api().ReportUnreadable(unreadable).status().code(), 0u);
   start("unfinished", "", false);
-
-  v1::RegisterNodeRequest lender;
-  lender.mutable_address()->set_node_id("lender");
-  lender.mutable_address()->set_instance_id("i1");
-  lender.mutable_address()->set_tcp_address("127.0.0.1:12345");
-  lender.set_capacity_bytes(1 << 20);
-  lender.set_grant_key(std::string(32, 'k'));
-  lender.set_objects_only(true);
-  ASSERT_EQ(world.api().RegisterNode(lender).status().code(), 0u);
-  v1::PutStartRequest lent;
-  lent.set_client_id("writer");
-  lent.set_put_id(++put_id);
-  lent.set_tenant_id("tenant");
-  lent.add_keys("lent");
-  lent.add_sizes(10);
-  lent.mutable_config()->add_preferred_node_ids("lender");
-  ASSERT_EQ(world.api().PutStart(lent).entries(0).permits(0).instance_id(), "i1");
-  v1::LeaveNodeRequest leave;
-  leave.set_node_id("lender");
-  leave.set_instance_id("i1");
-  ASSERT_EQ(world.api().LeaveNode(leave).status().code(), 0u);
 }
 
 // Every event that a Master can log: publishes, leases that end either way, lost memory, a removal
@@ -130,6 +132,7 @@ void Live(TestWorld& world) {
   world.RestartMaster();
   world.Report();
   LiveWithObjects(world, one);
+  LiveWithALender(world);
   const auto open = BookClient::Plan(BookClient::Identity(5), 2, 1, 3'000);
   const auto begun = world.api().BeginImport(one.Numbered(open));
   ASSERT_TRUE(world.WritePayloads(one, open, begun.import_id()).ok());
@@ -146,8 +149,7 @@ std::string Summary(const ReplicatedState& state) {
          // The first version had none.
          (state.pool.empty() ? ""
                              : "\nordinary objects " + std::to_string(state.pool.object_count())) +
-         "\nstate_sha256 " + ToHex(state.Digest()) +
-         "\n";
+         "\nstate_sha256 " + ToHex(state.Digest()) + "\n";
 }
 
 void Write(const std::string& folder) {

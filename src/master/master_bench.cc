@@ -4,9 +4,14 @@
 //   fsync/append     one small record appended to the log (SQLite, synchronous=FULL)
 //   command/...      one command at a time (a lease opened, another released)
 //   objects/...      one import of N payload objects begun: checked, placed, logged, answered
+//   put/...          N ordinary objects put: started, ended (durable), in two requests
+//   put_relaxed/...  the same, acknowledged before the log is flushed
+//   lookup/...       N of them looked up, with extents and grants; bytes_per_object: resident
+//   growth
 #include <benchmark/benchmark.h>
 #include <stdlib.h>
 
+#include <fstream>
 #include <memory>
 #include <string>
 
@@ -166,6 +171,114 @@ BENCHMARK_CAPTURE(Objects, grpc, true)
     ->Arg(1'000)
     ->Arg(100'000)
     ->UseRealTime();
+
+uint64_t ResidentBytes() {
+  uint64_t total = 0;
+  uint64_t resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  return resident * 4096;
+}
+
+class Puts {
+ public:
+  explicit Puts(bool grpc) : bench_(grpc) {}
+
+  Bench& bench() { return bench_; }
+  v1::PutStartRequest Start(int count) {
+    v1::PutStartRequest request;
+    request.set_client_id("bench");
+    request.set_put_id(++put_id_);
+    request.set_tenant_id("default");
+    for (int i = 0; i < count; ++i) {
+      request.add_keys("kv/model/layer/block-" + std::to_string(next_key_++) + "/0123456789");
+      request.add_sizes(4096);
+    }
+    return request;
+  }
+  v1::PutEndRequest End(const v1::PutStartReply& started, bool relaxed) {
+    v1::PutEndRequest request;
+    request.set_client_id("bench");
+    request.set_tenant_id("default");
+    request.set_relaxed(relaxed);
+    for (const v1::PutEntry& entry : started.entries()) {
+      MC_CHECK(entry.status().code() == 0);
+      request.add_object_ids(entry.object_id());
+    }
+    return request;
+  }
+  uint64_t key_count() const { return next_key_; }
+
+ private:
+  Bench bench_;
+  uint64_t put_id_ = 0;
+  uint64_t next_key_ = 0;
+};
+
+void Put(benchmark::State& state, bool grpc, bool relaxed) {
+  Puts puts(grpc);
+  const int count = static_cast<int>(state.range(0));
+  // Slabs and tables are there.
+  (void)puts.bench().api().PutEnd(
+      puts.End(puts.bench().api().PutStart(puts.Start(count)), relaxed));
+  const uint64_t before_bytes = ResidentBytes();
+  const uint64_t before_keys = puts.key_count();
+  for (auto _ : state) {
+    state.PauseTiming();
+    const v1::PutStartRequest request = puts.Start(count);
+    state.ResumeTiming();
+    const v1::PutStartReply started = puts.bench().api().PutStart(request);
+    const v1::PutEndReply ended = puts.bench().api().PutEnd(puts.End(started, relaxed));
+    MC_CHECK(ended.results_size() == count && ended.results(0).code() == 0);
+  }
+  state.SetItemsProcessed(state.iterations() * count);
+  state.counters["bytes_per_object"] = static_cast<double>(ResidentBytes() - before_bytes) /
+                                       static_cast<double>(puts.key_count() - before_keys);
+}
+BENCHMARK_CAPTURE(Put, in_process, false, false)
+    ->Name("put/in_process")
+    ->Arg(1)
+    ->Arg(1'000)
+    ->Arg(10'000)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(Put, grpc, true, false)
+    ->Name("put/grpc")
+    ->Arg(1)
+    ->Arg(1'000)
+    ->Arg(10'000)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(Put, in_process_relaxed, false, true)
+    ->Name("put_relaxed/in_process")
+    ->Arg(1)
+    ->Arg(1'000)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(Put, grpc_relaxed, true, true)
+    ->Name("put_relaxed/grpc")
+    ->Arg(1)
+    ->Arg(1'000)
+    ->UseRealTime();
+
+void Lookup(benchmark::State& state, bool grpc) {
+  Puts puts(grpc);
+  const int count = static_cast<int>(state.range(0));
+  const v1::PutStartRequest start = puts.Start(10'000);
+  (void)puts.bench().api().PutEnd(puts.End(puts.bench().api().PutStart(start), true));
+  v1::LookupObjectsRequest request;
+  request.set_tenant_id("default");
+  request.set_locate(true);
+  request.set_renew_lease(true);
+  for (int i = 0; i < count; ++i) request.add_keys(start.keys(i * 7919 % start.keys_size()));
+  for (auto _ : state) {
+    const v1::LookupObjectsReply reply = puts.bench().api().LookupObjects(request);
+    MC_CHECK(reply.entries_size() == count && reply.entries(0).status().code() == 0);
+  }
+  state.SetItemsProcessed(state.iterations() * count);
+}
+BENCHMARK_CAPTURE(Lookup, in_process, false)
+    ->Name("lookup/in_process")
+    ->Arg(1)
+    ->Arg(1'000)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(Lookup, grpc, true)->Name("lookup/grpc")->Arg(1)->Arg(1'000)->UseRealTime();
 
 }  // namespace
 }  // namespace mooncake::master

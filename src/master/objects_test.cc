@@ -1,114 +1,14 @@
 // Ordinary objects at the Master: the two phases of a put, lookups, leases, eviction, quotas,
-// removal, nodes that come and go, and what a crash leaves.
+// removal, nodes that come and go.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include "master/test_world.h"
+#include "master/test_objects.h"
 
 namespace mooncake::master {
 namespace {
 
 using testing::HasSubstr;
-
-MasterOptions Options() {
-  MasterOptions options = TestWorld::TestOptions();
-  options.object_lease_ms = 1'000;
-  options.put_ttl_ms = 3'000;
-  options.slab_bytes = 65'536;
-  options.relaxed_flush_ms = 60'000;  // only when something must be durable
-  return options;
-}
-
-class ObjectsTest : public testing::Test {
- protected:
-  explicit ObjectsTest(MasterOptions options = Options()) : world_(options) {}
-
-  v1::PutStartRequest Starting(const std::vector<std::pair<std::string, uint64_t>>& objects) {
-    v1::PutStartRequest request;
-    request.set_client_id("writer");
-    request.set_put_id(++put_id_);
-    request.set_tenant_id("t");
-    for (const auto& [key, bytes] : objects) {
-      request.add_keys(key);
-      request.add_sizes(bytes);
-    }
-    return request;
-  }
-  // Has the nodes fill what is to be written, and ends it.
-  v1::PutStartReply Put(const v1::PutStartRequest& request, bool relaxed = false) {
-    const v1::PutStartReply started = world_.api().PutStart(request);
-    Fill(started);
-    v1::PutEndRequest end = Ending(started, request);
-    end.set_relaxed(relaxed);
-    if (end.object_ids_size() > 0) {
-      const v1::PutEndReply ended = world_.api().PutEnd(end);
-      for (const v1::StatusProto& result : ended.results()) EXPECT_EQ(CodeOf(result), Code::kOk);
-    }
-    return started;
-  }
-  v1::PutStartReply Put(const std::string& key, uint64_t bytes) {
-    return Put(Starting({{key, bytes}}));
-  }
-  void Fill(const v1::PutStartReply& started) {
-    for (const v1::PutEntry& entry : started.entries()) {
-      for (const v1::ExtentPermit& permit : entry.permits()) {
-        for (size_t i = 0; i < 2; ++i) {
-          if (world_.node(i).Honours(permit)) world_.node(i).Fill(permit);
-        }
-      }
-    }
-  }
-  v1::PutEndRequest Ending(const v1::PutStartReply& started, const v1::PutStartRequest& request) {
-    v1::PutEndRequest end;
-    end.set_client_id(request.client_id());
-    end.set_tenant_id(request.tenant_id());
-    for (const v1::PutEntry& entry : started.entries()) {
-      if (entry.status().code() == 0 && entry.state() == v1::PUT_STATE_WRITE) {
-        end.add_object_ids(entry.object_id());
-      }
-    }
-    return end;
-  }
-  v1::ObjectEntry Look(const std::string& key, bool renew = false,
-                       const std::string& tenant = "t") {
-    v1::LookupObjectsRequest request;
-    request.set_tenant_id(tenant);
-    request.add_keys(key);
-    request.set_renew_lease(renew);
-    request.set_locate(true);
-    request.set_describe(true);
-    last_lookup_ = world_.api().LookupObjects(request);
-    return last_lookup_.entries_size() == 1 ? last_lookup_.entries(0) : v1::ObjectEntry();
-  }
-  Code CodeOfKey(const std::string& key) { return CodeOf(Look(key).status()); }
-  v1::RemoveObjectsReply Remove(const std::string& key, bool force = false) {
-    v1::RemoveObjectsRequest request;
-    request.set_tenant_id("t");
-    request.add_keys(key);
-    request.set_force(force);
-    return world_.api().RemoveObjects(client_.Numbered(request));
-  }
-  v1::TenantStatus TenantOf(const std::string& tenant_id) {
-    const v1::ListTenantsReply reply = world_.api().ListTenants({});
-    for (const v1::TenantStatus& one : reply.tenants()) {
-      if (one.quota().tenant_id() == tenant_id) return one;
-    }
-    return {};
-  }
-  void SetQuota(const std::string& tenant_id, uint64_t bytes, uint64_t objects) {
-    v1::SetTenantRequest request;
-    request.mutable_quota()->set_tenant_id(tenant_id);
-    request.mutable_quota()->set_bytes_max(bytes);
-    request.mutable_quota()->set_objects_max(objects);
-    ASSERT_EQ(CodeOf(world_.api().SetTenant(client_.Numbered(request)).status()), Code::kOk);
-  }
-
-  TestWorld world_;
-  BookClient client_{world_.api(), 1};
-  uint64_t put_id_ = 0;
-  v1::LookupObjectsReply last_lookup_;
-};
 
 TEST_F(ObjectsTest, APutIsReadableFromItsEndOn) {
   const v1::PutStartRequest request = Starting({{"k", 100}});
@@ -287,7 +187,7 @@ TEST_F(ObjectsTest, AFullPoolGivesUpTheOldestUnleased) {
 class FullPoolTest : public ObjectsTest {
  protected:
   static MasterOptions ToTheBrim() {
-    MasterOptions options = Options();
+    MasterOptions options = ObjectOptions();
     options.eviction_high_watermark_ratio = 1;
     options.eviction_ratio = 0;
     return options;
@@ -370,7 +270,7 @@ TEST_F(ObjectsTest, QuotasHoldAndEvictTheTenantsOwn) {
 class KnownTenantsTest : public ObjectsTest {
  protected:
   static MasterOptions Strict() {
-    MasterOptions options = Options();
+    MasterOptions options = ObjectOptions();
     options.require_known_tenants = true;
     return options;
   }
@@ -523,101 +423,6 @@ TEST_F(ObjectsTest, EmptySlabsGoBackToTheNode) {
   EXPECT_EQ(world_.Space().first, 0u);
   EXPECT_EQ(world_.Space().second, 0u);
   EXPECT_EQ(world_.node(0).arenas().contains(0) ? world_.node(0).arenas().at(0).size() : 0, 0u);
-}
-
-// ---- what a crash leaves ----
-
-TEST_F(ObjectsTest, AnAcknowledgedPutSurvivesARelaxedOneMayNot) {
-  Put("durable", 100);
-  const size_t records = world_.log().size();
-  Put(Starting({{"relaxed", 100}}), /*relaxed=*/true);
-  EXPECT_EQ(CodeOfKey("relaxed"), Code::kOk);
-  EXPECT_EQ(world_.log().size(), records);  // told before it was written
-  const uint64_t lost_id = Look("relaxed").object_id();
-  world_.RestartMaster();
-  world_.Report();
-  EXPECT_EQ(CodeOfKey("durable"), Code::kOk);
-  EXPECT_EQ(CodeOfKey("relaxed"), Code::kNotFound);
-  // Its id is never given again: the bytes in the slab may still be its own.
-  EXPECT_GT(Put("next", 100).entries(0).object_id(), lost_id);
-}
-
-TEST_F(ObjectsTest, WhatIsDurableTakesTheRelaxedBeforeItAlong) {
-  Put(Starting({{"relaxed", 100}}), /*relaxed=*/true);
-  Put("durable", 100);
-  world_.RestartMaster();
-  world_.Report();
-  EXPECT_EQ(CodeOfKey("relaxed"), Code::kOk);
-  EXPECT_EQ(CodeOfKey("durable"), Code::kOk);
-}
-
-TEST_F(ObjectsTest, AnOrderlyStopWritesWhatIsRelaxed) {
-  Put("first", 100);
-  Put(Starting({{"relaxed", 100}}), /*relaxed=*/true);
-  world_.master().Stop();
-  world_.RestartMaster();
-  world_.Report();
-  EXPECT_EQ(CodeOfKey("relaxed"), Code::kOk);
-}
-
-TEST_F(ObjectsTest, AFailedAppendForgetsTheRelaxedAndSaysSoOfTheDurable) {
-  Put("kept", 100);
-  Put(Starting({{"relaxed", 100}}), /*relaxed=*/true);
-  const v1::PutStartRequest request = Starting({{"failed", 100}});
-  const v1::PutStartReply started = world_.api().PutStart(request);
-  Fill(started);
-  world_.log().FailAppends(oplog::MemoryLog::AppendFault::kLost);
-  const v1::PutEndReply ended = world_.api().PutEnd(Ending(started, request));
-  EXPECT_EQ(CodeOf(ended.status()), Code::kUnavailable);
-  world_.Report();
-  EXPECT_EQ(CodeOfKey("kept"), Code::kOk);
-  EXPECT_EQ(CodeOfKey("relaxed"), Code::kNotFound);
-  EXPECT_EQ(CodeOf(world_.api().PutEnd(Ending(started, request)).results(0)), Code::kNotFound);
-}
-
-TEST_F(ObjectsTest, LeasesFromBeforeARestartAreHonoured) {
-  Put("k", 100);
-  Look("k", true);
-  world_.RestartMaster();
-  world_.Report();
-  EXPECT_EQ(CodeOf(Remove("k").results(0)), Code::kBusy);
-  world_.Pass(1'000);
-  EXPECT_EQ(CodeOf(Remove("k").results(0)), Code::kOk);
-}
-
-TEST_F(ObjectsTest, EveryCutOfTheLogIsAStateThatAgreesWithItself) {
-  for (int i = 0; i < 6; ++i) {
-    v1::PutStartRequest request =
-        Starting({{"a" + std::to_string(i), 20'000}, {"b" + std::to_string(i % 2), 30'000}});
-    request.set_upsert(true);
-    request.add_group_ids("g");
-    request.add_group_ids("h");
-    Put(request, i % 3 == 0);
-    if (i == 3) Remove("a1");
-  }
-  const size_t records = world_.log().size();
-  for (size_t cut = 1; cut <= records; ++cut) {
-    TestWorld copy(Options());
-    auto log = oplog::MemoryLog::CopyOf(world_.log(), cut);
-    env::ManualClock clock;
-    env::SeededRandom random(2);
-    auto master = Master::Open(Options(), {*log, clock, random});
-    ASSERT_TRUE(master.ok()) << master.status().ToString();
-    ASSERT_TRUE((*master)->state().CheckInvariants().ok());
-  }
-}
-
-TEST_F(ObjectsTest, SnapshotsHoldThem) {
-  Put("k", 100);
-  world_.api().PutStart(Starting({{"unfinished", 100}}));
-  Put("flush", 10);
-  const Sha256Digest before = world_.master().state().pool.Digest();
-  ASSERT_TRUE(world_.master().TakeSnapshot().ok());
-  world_.RestartMaster();
-  EXPECT_EQ(world_.master().state().pool.Digest(), before);
-  world_.Report();
-  EXPECT_EQ(CodeOfKey("k"), Code::kOk);
-  EXPECT_EQ(CodeOfKey("unfinished"), Code::kNotReady);
 }
 
 }  // namespace

@@ -42,10 +42,9 @@ Status ValidateObjects(const MasterOptions& options) {
         fmt::format("expected eviction_ratio from 0 to below the high watermark {}, got {}", high,
                     options.eviction_ratio));
   }
-  MC_RETURN_IF_ERROR(CheckRange("slab_bytes", static_cast<int64_t>(options.slab_bytes), 65'536,
-                                int64_t{1} << 40));
-  MC_RETURN_IF_ERROR(CheckRange("lender_gone_after_ms", options.lender_gone_after_ms, 1,
-                                kDayMs));
+  MC_RETURN_IF_ERROR(
+      CheckRange("slab_bytes", static_cast<int64_t>(options.slab_bytes), 65'536, int64_t{1} << 40));
+  MC_RETURN_IF_ERROR(CheckRange("lender_gone_after_ms", options.lender_gone_after_ms, 1, kDayMs));
   MC_RETURN_IF_ERROR(CheckRange("relaxed_flush_ms", options.relaxed_flush_ms, 0, 60'000));
   return CheckRange("relaxed_bytes_max", static_cast<int64_t>(options.relaxed_bytes_max), 0,
                     256 << 20);

@@ -43,8 +43,8 @@ struct MasterOptions {
   uint64_t slab_bytes = uint64_t{64} << 20;
   // Puts of tenants that nobody set a quota for are refused.
   bool require_known_tenants = false;
-  // A node that lends memory to objects alone is taken to be gone for good after such a silence, and
-  // not before it counts as dead.
+  // A node that lends memory to objects alone is taken to be gone for good after such a silence,
+  // and not before it counts as dead.
   int64_t lender_gone_after_ms = 10'000;
   // How long relaxed events may wait for the log.
   int64_t relaxed_flush_ms = 20;

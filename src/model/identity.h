@@ -83,8 +83,8 @@ std::string ManifestKey(std::string_view group_id);  // <group>/manifest
 // <group>/payload/<name>
 std::string PayloadKey(std::string_view group_id, std::string_view payload_name);
 
-// The revision whose manifest, METADATA or payload object would have this key; none of them: absent.
-// Whether there is such a revision is another question.
+// The revision whose manifest, METADATA or payload object would have this key; none of them:
+// absent. Whether there is such a revision is another question.
 std::optional<WeightIdentity> IdentityOfKey(std::string_view tenant_id, std::string_view key);
 
 // For messages: "tenant default: weights/ns/model/rev/3".

@@ -183,7 +183,8 @@ Status Catalog::ApplyOne(const NodeLeft& event) {
   if (!index) return Corrupt("node " + event.node_id + " leaves but never joined");
   Node& node = nodes_[*index];
   const std::set<ArenaId> arenas = node.arenas;
-  if (!HoldsNoWeights(event.node_id)) return Corrupt("node " + event.node_id + " leaves with weights on it");
+  if (!HoldsNoWeights(event.node_id))
+    return Corrupt("node " + event.node_id + " leaves with weights on it");
   for (const ArenaId id : arenas) Forget(id);
   node.address.instance_id.clear();
   node.capacity_bytes = 0;

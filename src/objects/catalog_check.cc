@@ -177,9 +177,10 @@ Status Catalog::CheckGroups() const {
       return Internal(Text(id) + " is empty and was not forgotten");
     }
   }
-  arenas_seen += static_cast<size_t>(
-      std::count_if(arenas_.begin(), arenas_.end(),
-                    [](const auto& entry) { return entry.second.import_id == ImportId(); }));
+  arenas_seen +=
+      static_cast<size_t>(std::count_if(arenas_.begin(), arenas_.end(), [](const auto& entry) {
+        return entry.second.import_id == ImportId();
+      }));
   if (arenas_seen != arenas_.size()) return Differs("arenas", arenas_.size(), arenas_seen);
   return OkStatus();
 }

@@ -101,7 +101,7 @@ struct MetadataReleased {
 };
 
 using Event =
-    std::variant<NodeJoined, NodeLeft, ArenaReserved, ArenasReleasing, ArenasReleased, ObjectsReserved,
-                 ObjectsRemoved, GroupRemoved, MetadataStored, MetadataReleased>;
+    std::variant<NodeJoined, NodeLeft, ArenaReserved, ArenasReleasing, ArenasReleased,
+                 ObjectsReserved, ObjectsRemoved, GroupRemoved, MetadataStored, MetadataReleased>;
 
 }  // namespace mooncake::objects

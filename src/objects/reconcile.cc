@@ -44,8 +44,7 @@ Result<std::vector<Event>> DecideNodeJoin(const Catalog& catalog, const model::N
       known->durable_arenas == durable_arenas && known->objects_only == objects_only) {
     return std::vector<Event>{};
   }
-  if (known != nullptr && objects_only &&
-      (!catalog.HoldsNoWeights(address.node_id))) {
+  if (known != nullptr && objects_only && (!catalog.HoldsNoWeights(address.node_id))) {
     return InvalidArgument("node " + address.node_id +
                            " holds weights and cannot become one for objects only");
   }

@@ -36,8 +36,8 @@ Status MemoryLog::AppendAll(std::span<const LogRecordView> records) {
     }
     if (faults_left_ > 0) {
       --faults_left_;
-      answer = fault_status_.WithContext(
-          fmt::format("append of sequence {}", records.back().sequence));
+      answer =
+          fault_status_.WithContext(fmt::format("append of sequence {}", records.back().sequence));
       if (fault_ == AppendFault::kLost) {
         records_.resize(before);
         return answer;

@@ -239,8 +239,8 @@ Status SqliteLog::CheckFollows(std::span<const LogRecordView> records) const {
           fmt::format("{}: expected term {} or more, got {}", path_, before.term, record.term));
     }
     if (before.sequence > 0 && record.time_ms < before.time_ms) {
-      return Conflict(fmt::format("{}: expected time {} ms or later, got {}", path_,
-                                  before.time_ms, record.time_ms));
+      return Conflict(fmt::format("{}: expected time {} ms or later, got {}", path_, before.time_ms,
+                                  record.time_ms));
     }
     before = {record.sequence, record.term, record.time_ms};
   }

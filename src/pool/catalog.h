@@ -68,8 +68,8 @@ struct Object {
   bool readable = false;
   bool hard_pin = false;
   uint8_t data_type = 0;
-  int64_t ready_ms = 0;            // logged time at which it became readable
-  int64_t soft_pin_until_ms = 0;   // likewise; once readable
+  int64_t ready_ms = 0;                // logged time at which it became readable
+  int64_t soft_pin_until_ms = 0;       // likewise; once readable
   mutable int64_t lease_until_ms = 0;  // volatile: no part of the state
 
   std::span<const Replica> replicas() const {
@@ -202,8 +202,8 @@ class Catalog {
   std::deque<Object> slots_;  // never moved: a million of them would take too long
   std::vector<uint32_t> free_slots_;
   SlotIndex by_id_;
-  SlotIndex readable_;    // by tenant and key
-  SlotIndex being_put_;   // likewise
+  SlotIndex readable_;   // by tenant and key
+  SlotIndex being_put_;  // likewise
   std::map<ObjectId, Unfinished> unfinished_;
   std::deque<Slab> slabs_;
   std::vector<uint32_t> free_slabs_;

@@ -47,14 +47,16 @@ Status Catalog::CheckSlabs(std::vector<uint64_t>* tenant_slab_bytes) const {
   for (const auto& [id, handle] : slab_index_) {
     const Slab& slab = slabs_[handle];
     const std::string name = "slab " + std::to_string(id.value);
-    if (slab.slab_id != id || slab.tenant >= tenants_.size()) return Internal(name + " is misfiled");
+    if (slab.slab_id != id || slab.tenant >= tenants_.size())
+      return Internal(name + " is misfiled");
     SlabSpace space(slab.bytes);
     for (size_t place = 0; place < slab.members.size(); ++place) {
       const Object* object = AtSlot(slab.members[place]);
       if (object == nullptr) return Internal(name + " has a member that does not exist");
       const auto replicas = object->replicas();
-      const auto at = std::find_if(replicas.begin(), replicas.end(),
-                                   [handle = handle](const Replica& r) { return r.slab == handle; });
+      const auto at =
+          std::find_if(replicas.begin(), replicas.end(),
+                       [handle = handle](const Replica& r) { return r.slab == handle; });
       if (at == replicas.end() || at->place != place) return Internal(name + " has a wrong member");
       if (!space.Take(at->offset, ExtentBytes(object->bytes))) {
         return Internal("extents overlap in " + name + " at " + std::to_string(at->offset));
@@ -64,8 +66,7 @@ Status Catalog::CheckSlabs(std::vector<uint64_t>* tenant_slab_bytes) const {
       return Differs(name + " free bytes", slab.space.free_bytes(), space.free_bytes());
     }
     if (space.largest_free() != slab.space.largest_free()) {
-      return Differs(name + " largest free range", slab.space.largest_free(),
-                     space.largest_free());
+      return Differs(name + " largest free range", slab.space.largest_free(), space.largest_free());
     }
     const Tenant& tenant = tenants_[slab.tenant];
     if (slab.place >= tenant.slabs.size() || tenant.slabs[slab.place] != handle) {
@@ -124,9 +125,10 @@ Status Catalog::CheckInvariants() const {
     members += groups_[handle].members.size();
     if (groups_[handle].members.empty()) return Internal("group " + key.second + " is empty");
   }
-  const auto grouped = static_cast<size_t>(
-      std::count_if(slots_.begin(), slots_.end(),
-                    [](const Object& one) { return one.object_id != ObjectId() && one.group != kNone; }));
+  const auto grouped =
+      static_cast<size_t>(std::count_if(slots_.begin(), slots_.end(), [](const Object& one) {
+        return one.object_id != ObjectId() && one.group != kNone;
+      }));
   if (members != grouped) return Differs("members of groups", members, grouped);
   std::vector<uint64_t> slab_bytes(tenants_.size());
   MC_RETURN_IF_ERROR(CheckSlabs(&slab_bytes));

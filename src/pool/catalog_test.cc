@@ -91,11 +91,11 @@ TEST(CatalogTest, EventsThatDoNotFitAreCorrupt) {
   ExpectCorrupt(c, SlabAdded{ArenaId(3), "t", "n1", 64});
   ExpectCorrupt(c, SlabsGone{{ArenaId(7)}});
   ExpectCorrupt(c, pool.Started({}));
-  ExpectCorrupt(c, pool.Started({pool.Object(1, "x", 10, {{1, 1024}})}));   // id was given
-  ExpectCorrupt(c, pool.Started({pool.Object(9, "x", 10, {{1, 0}})}));      // overlaps
-  ExpectCorrupt(c, pool.Started({pool.Object(9, "x", 10, {{1, 1000}})}));   // not aligned
-  ExpectCorrupt(c, pool.Started({pool.Object(9, "x", 10, {{1, 65'536}})})); // outside
-  ExpectCorrupt(c, pool.Started({pool.Object(9, "x", 10, {{2, 0}})}));      // another's slab
+  ExpectCorrupt(c, pool.Started({pool.Object(1, "x", 10, {{1, 1024}})}));    // id was given
+  ExpectCorrupt(c, pool.Started({pool.Object(9, "x", 10, {{1, 0}})}));       // overlaps
+  ExpectCorrupt(c, pool.Started({pool.Object(9, "x", 10, {{1, 1000}})}));    // not aligned
+  ExpectCorrupt(c, pool.Started({pool.Object(9, "x", 10, {{1, 65'536}})}));  // outside
+  ExpectCorrupt(c, pool.Started({pool.Object(9, "x", 10, {{2, 0}})}));       // another's slab
   ExpectCorrupt(c, pool.Started({pool.Object(9, "x", 10, {{1, 1024}, {1, 2048}})}));
   ExpectCorrupt(c, pool.Started({pool.Object(9, "x", 0, {{1, 1024}})}));
   ExpectCorrupt(c, pool.Started({pool.Object(9, "", 10, {{1, 1024}})}));
@@ -126,89 +126,101 @@ TEST(CatalogTest, ALeaseOnOneMemberProtectsTheGroup) {
 }
 
 // Random histories against maps; live, restored and replayed states are one.
-TEST(CatalogTest, AgreesWithMapsOverRandomHistories) {
-  const uint64_t seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937_64 random(seed);
-  TestPool pool;
-  std::map<std::string, uint64_t> readable;    // key -> id
-  std::map<std::string, uint64_t> unfinished;  // key -> id
-  std::map<uint64_t, uint64_t> sizes;
-  uint64_t next_slab = 1;
-  for (int i = 0; i < 3; ++i) pool.AddSlab(next_slab++, "n" + std::to_string(i % 2), 8192);
-  const auto forget = [&](uint64_t id) {
-    std::erase_if(readable, [id](const auto& one) { return one.second == id; });
-    std::erase_if(unfinished, [id](const auto& one) { return one.second == id; });
-    sizes.erase(id);
-  };
-  const auto any_id = [&]() -> uint64_t {
-    if (sizes.empty()) return 0;
-    return std::next(sizes.begin(), static_cast<long>(random() % sizes.size()))->first;
-  };
-  for (int step = 0; step < 4000; ++step) {
-    pool.now_ms += static_cast<int64_t>(random() % 3);
-    const std::string key = "key" + std::to_string(random() % 40);
-    switch (random() % 8) {
-      case 0:
-      case 1:
-      case 2: {
-        if (unfinished.contains(key) || pool.catalog.slabs().empty()) break;
-        const uint64_t bytes = 1 + random() % 700;
-        const auto slab = std::next(pool.catalog.slabs().begin(),
-                                    static_cast<long>(random() % pool.catalog.slabs().size()));
-        const auto offset = pool.catalog.slab(slab->second).space.Find(ExtentBytes(bytes));
-        if (!offset) break;
-        const uint64_t id = pool.catalog.next_object_id().value + random() % 3;
-        const std::string group = random() % 2 == 0 ? "g" + std::to_string(random() % 3) : "";
-        pool.Apply(
-            pool.Started({pool.Object(id, key, bytes, {{slab->first.value, *offset}}, group)}));
-        unfinished[key] = id;
-        sizes[id] = bytes;
-        break;
-      }
-      case 3:
-      case 4: {
-        if (!unfinished.contains(key)) break;
-        const uint64_t id = unfinished[key];
-        pool.Apply(PutsEnded{{ObjectId(id)}});
-        if (readable.contains(key)) forget(readable[key]);
-        unfinished.erase(key);
-        readable[key] = id;
-        break;
-      }
-      case 5: {
-        const uint64_t id = any_id();
-        if (id == 0) break;
-        pool.Apply(ObjectsDropped{{ObjectId(id)}, DropCause::kEvicted});
-        forget(id);
-        break;
-      }
-      case 6: {
-        if (random() % 20 != 0 || pool.catalog.slabs().empty()) break;
-        const ArenaId gone = pool.catalog.slabs().begin()->first;
-        for (const uint32_t slot : pool.catalog.FindSlab(gone)->members) {
-          forget(pool.catalog.AtSlot(slot)->object_id.value);
-        }
-        pool.Apply(SlabsGone{{gone}});
-        pool.AddSlab(next_slab++, "n" + std::to_string(random() % 2), 8192);
-        break;
-      }
-      default:
-        break;
+class History : public testing::Test {
+ protected:
+  History() {
+    for (int i = 0; i < 3; ++i) pool_.AddSlab(next_slab_++, "n" + std::to_string(i % 2), 8192);
+  }
+
+  uint64_t Below(uint64_t bound) { return random_() % bound; }
+  std::string AnyKey() { return "key" + std::to_string(Below(40)); }
+  void Forget(uint64_t id) {
+    std::erase_if(readable_, [id](const auto& one) { return one.second == id; });
+    std::erase_if(unfinished_, [id](const auto& one) { return one.second == id; });
+    sizes_.erase(id);
+  }
+
+  void Start(const std::string& key) {
+    if (unfinished_.contains(key)) return;
+    const uint64_t bytes = 1 + Below(700);
+    const auto slab = std::next(pool_.catalog.slabs().begin(),
+                                static_cast<long>(Below(pool_.catalog.slabs().size())));
+    const auto offset = pool_.catalog.slab(slab->second).space.Find(ExtentBytes(bytes));
+    if (!offset) return;
+    const uint64_t id = pool_.catalog.next_object_id().value + Below(3);
+    const std::string group = Below(2) == 0 ? "g" + std::to_string(Below(3)) : "";
+    pool_.Apply(
+        pool_.Started({pool_.Object(id, key, bytes, {{slab->first.value, *offset}}, group)}));
+    unfinished_[key] = id;
+    sizes_[id] = bytes;
+  }
+  void End(const std::string& key) {
+    if (!unfinished_.contains(key)) return;
+    const uint64_t id = unfinished_[key];
+    pool_.Apply(PutsEnded{{ObjectId(id)}});
+    if (readable_.contains(key)) Forget(readable_[key]);
+    unfinished_.erase(key);
+    readable_[key] = id;
+  }
+  void Drop() {
+    if (sizes_.empty()) return;
+    const uint64_t id = std::next(sizes_.begin(), static_cast<long>(Below(sizes_.size())))->first;
+    pool_.Apply(ObjectsDropped{{ObjectId(id)}, DropCause::kEvicted});
+    Forget(id);
+  }
+  void LoseASlab() {
+    const ArenaId gone = pool_.catalog.slabs().begin()->first;
+    for (const uint32_t slot : pool_.catalog.FindSlab(gone)->members) {
+      Forget(pool_.catalog.AtSlot(slot)->object_id.value);
     }
+    pool_.Apply(SlabsGone{{gone}});
+    pool_.AddSlab(next_slab_++, "n" + std::to_string(Below(2)), 8192);
+  }
+
+  void Compare(const std::string& key) {
     uint64_t used = 0;
-    for (const auto& [id, bytes] : sizes) used += ExtentBytes(bytes);
-    ASSERT_EQ(pool.catalog.used_bytes(), used);
-    ASSERT_EQ(pool.catalog.object_count(), sizes.size());
-    const Object* found = pool.catalog.FindReadable("t", key);
+    for (const auto& [id, bytes] : sizes_) used += ExtentBytes(bytes);
+    ASSERT_EQ(pool_.catalog.used_bytes(), used);
+    ASSERT_EQ(pool_.catalog.object_count(), sizes_.size());
+    const Object* found = pool_.catalog.FindReadable("t", key);
     ASSERT_EQ(found == nullptr ? 0 : found->object_id.value,
-              readable.contains(key) ? readable[key] : 0);
-    if (step % 50 != 0) continue;
-    const Status whole = pool.catalog.CheckInvariants();
+              readable_.contains(key) ? readable_[key] : 0);
+  }
+  void CompareRestored() {
+    const Status whole = pool_.catalog.CheckInvariants();
     ASSERT_TRUE(whole.ok()) << whole.ToString();
-    const Catalog restored = Restored(pool.catalog);
+    const Catalog restored = Restored(pool_.catalog);
     ASSERT_TRUE(restored.CheckInvariants().ok());
-    ASSERT_EQ(restored.Digest(), pool.catalog.Digest());
+    ASSERT_EQ(restored.Digest(), pool_.catalog.Digest());
+  }
+
+  const uint64_t seed_ = std::random_device()();
+  std::mt19937_64 random_{seed_};
+  TestPool pool_;
+  std::map<std::string, uint64_t> readable_;    // key -> id
+  std::map<std::string, uint64_t> unfinished_;  // key -> id
+  std::map<uint64_t, uint64_t> sizes_;
+  uint64_t next_slab_ = 1;
+};
+
+TEST_F(History, AgreesWithMaps) {
+  SCOPED_TRACE("seed " + std::to_string(seed_));
+  for (int step = 0; step < 4000; ++step) {
+    pool_.now_ms += static_cast<int64_t>(Below(3));
+    const std::string key = AnyKey();
+    const uint64_t kind = Below(8);
+    if (kind < 3) {
+      Start(key);
+    } else if (kind < 5) {
+      End(key);
+    } else if (kind == 5) {
+      Drop();
+    } else if (kind == 6 && Below(20) == 0) {
+      LoseASlab();
+    }
+    Compare(key);
+    if (step % 50 == 0) CompareRestored();
+    if (HasFatalFailure()) return;
   }
 }
 

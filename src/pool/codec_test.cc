@@ -8,7 +8,13 @@ namespace mooncake::pool {
 namespace {
 
 std::vector<Event> OneOfEach() {
-  PutsStarted started{"client",          7,   "tenant", 3, true, SoftPin::kEnable, 500,
+  PutsStarted started{"client",
+                      7,
+                      "tenant",
+                      3,
+                      true,
+                      SoftPin::kEnable,
+                      500,
                       {{ObjectId(4), std::string("\xff\x00k", 3), 10, "g", {{ArenaId(2), 64}}},
                        {ObjectId(5), "plain", 1, "", {{ArenaId(2), 256}, {ArenaId(3), 0}}}}};
   return {SlabAdded{ArenaId(2), "tenant", "node", 4096},
@@ -47,8 +53,7 @@ TEST(CodecTest, RefusesWhatIsNoEvent) {
   body.mutable_dropped()->set_cause(99);
   logged.set_kind(v1::EVENT_KIND_PUT);
   logged.set_body(body.SerializeAsString());
-  EXPECT_EQ(DecodeEvent(logged).status().message(),
-            "a cause of dropping must be 1 to 5, got 99");
+  EXPECT_EQ(DecodeEvent(logged).status().message(), "a cause of dropping must be 1 to 5, got 99");
   body.Clear();
   body.mutable_started()->add_objects()->add_slab_ids(1);
   logged.set_body(body.SerializeAsString());

@@ -69,9 +69,9 @@ struct PutsEnded {
 enum class DropCause : uint8_t {
   kRemoved = 1,
   kEvicted = 2,
-  kRevoked = 3,   // the writer gave its put up
-  kExpired = 4,   // the writer fell silent
-  kOvertaken = 5, // another writer took the key
+  kRevoked = 3,    // the writer gave its put up
+  kExpired = 4,    // the writer fell silent
+  kOvertaken = 5,  // another writer took the key
 };
 inline constexpr uint8_t kDropCauseMax = 5;
 

@@ -18,8 +18,8 @@ namespace mooncake::pool {
 struct EvictionRules {
   int64_t now_ms = 0;
   int64_t lease_ms = 0;  // how long a lease lasts: when it was given follows from its end
-  // Objects older than this one are protected until then: leases from before a restart are not known
-  // any more.
+  // Objects older than this one are protected until then: leases from before a restart are not
+  // known any more.
   ObjectId grace_below;
   int64_t grace_until_ms = 0;
   bool evict_soft_pinned = true;

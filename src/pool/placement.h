@@ -1,9 +1,9 @@
 // PlanReplicas: where the replicas of a new object will lie.
 //
-// Pure. Each replica on a node of its own, as many as there are nodes with room, at least one. Nodes
-// are tried in this order: those preferred by name, in their order; the one where the object's group
-// lies; those of the preferred host; the rest. Among equals, a slab that has room comes before a
-// new one, and a new one is made on the node with the most free space.
+// Pure. Each replica on a node of its own, as many as there are nodes with room, at least one.
+// Nodes are tried in this order: those preferred by name, in their order; the one where the
+// object's group lies; those of the preferred host; the rest. Among equals, a slab that has room
+// comes before a new one, and a new one is made on the node with the most free space.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ struct PlaceRequest {
 
 struct PlannedReplica {
   std::string node_id;
-  ArenaId slab_id;           // none: a new slab, of
-  uint64_t slab_bytes = 0;   //   so many bytes
+  ArenaId slab_id;          // none: a new slab, of
+  uint64_t slab_bytes = 0;  //   so many bytes
   uint64_t offset = 0;
 };
 

@@ -129,7 +129,8 @@ Status SnapshotLoader::Load(const v1::PoolRecord::Object& record) {
   started.client_id = record.client_id();
   started.put_id = record.put_id();
   started.tenant_id = record.tenant_id();
-  if (record.data_type() > UINT8_MAX) return Corrupt("data type " + std::to_string(record.data_type()));
+  if (record.data_type() > UINT8_MAX)
+    return Corrupt("data type " + std::to_string(record.data_type()));
   started.data_type = static_cast<uint8_t>(record.data_type());
   started.hard_pin = record.hard_pin();
   MC_ASSIGN_OR_RETURN(started.soft_pin, SoftPinFromNumber(record.soft_pin()));

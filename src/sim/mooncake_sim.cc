@@ -233,7 +233,8 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember(bugs));
   app.add_option("--log", flags.log, "the production code's log: off, error, warning, info, debug")
       ->capture_default_str();
-  app.add_option("--trace", flags.trace, "write every fact of the history to this file, of both times");
+  app.add_option("--trace", flags.trace,
+                 "write every fact of the history to this file, of both times");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -108,8 +108,8 @@ void ObjectJudge::OnMasterAnswer(const std::string& request, const std::string& 
   for (const v1::ObjectEntry& entry : reply.entries()) {
     if (entry.status().code() != 0) continue;
     int64_t& until_ns = protected_until_ns_[entry.object_id()];
-    until_ns = std::max(
-        until_ns, arrived_ns + static_cast<int64_t>(reply.lease_ms()) * kMillisecond);
+    until_ns =
+        std::max(until_ns, arrived_ns + static_cast<int64_t>(reply.lease_ms()) * kMillisecond);
   }
 }
 
@@ -126,12 +126,11 @@ void ObjectJudge::OnLogRecord(std::string_view payload) {
     }
     for (const uint64_t id : put.dropped().object_ids()) {
       const auto lease = protected_until_ns_.find(id);
-      judge_.Check(Rule::kLeaseProtects,
-                   lease == protected_until_ns_.end() || lease->second <= now_ns,
-                   fmt::format("object {} is evicted, {} ms before its lease ends", id,
-                               lease == protected_until_ns_.end()
-                                   ? 0
-                                   : (lease->second - now_ns) / kMillisecond));
+      judge_.Check(
+          Rule::kLeaseProtects, lease == protected_until_ns_.end() || lease->second <= now_ns,
+          fmt::format(
+              "object {} is evicted, {} ms before its lease ends", id,
+              lease == protected_until_ns_.end() ? 0 : (lease->second - now_ns) / kMillisecond));
     }
   }
 }

@@ -78,8 +78,8 @@ class ObjectJudge {
   uint64_t tick_ = 0;
   uint64_t next_version_ = 1;
   std::map<ObjectName, Facts> objects_;
-  std::map<std::string, int64_t> arrived_ns_;           // of lookups under way, by their bytes
-  std::map<uint64_t, int64_t> protected_until_ns_;      // by object id
+  std::map<std::string, int64_t> arrived_ns_;       // of lookups under way, by their bytes
+  std::map<uint64_t, int64_t> protected_until_ns_;  // by object id
 };
 
 }  // namespace mooncake::sim

@@ -128,10 +128,13 @@ Status ObjectWorkload::ReadAndCheck(client::ObjectClient& client, const ObjectNa
   const uint64_t begun = judge_.Tick();
   std::string memory;
   const std::vector<std::string_view> keys = {name.key};
-  const client::ReadResult result = client.GetSized(keys, [&memory](size_t, uint64_t bytes) {
-    memory.assign(bytes, '\0');
-    return memory.data();
-  }).front();
+  const client::ReadResult result = client
+                                        .GetSized(keys,
+                                                  [&memory](size_t, uint64_t bytes) {
+                                                    memory.assign(bytes, '\0');
+                                                    return memory.data();
+                                                  })
+                                        .front();
   if (cluster_.simulation().CutOff()) return Cancelled("the reader crashed");
   Count("get", result.status);
   if (result.status.ok()) {

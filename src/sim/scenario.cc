@@ -43,9 +43,7 @@ class Scenario {
       judge_.OnMasterAnswer(request, answer);
       object_judge_.OnMasterAnswer(request, answer);
     };
-    judge_.on_log_record = [this](std::string_view payload) {
-      object_judge_.OnLogRecord(payload);
-    };
+    judge_.on_log_record = [this](std::string_view payload) { object_judge_.OnLogRecord(payload); };
     Plant(options.bug, cluster_, judge_, arenas_);
   }
 

@@ -12,7 +12,8 @@
 //   1. the writer sets object_id to 0 in every header that the new extent overlaps, the new one's
 //      included, then a fence;
 //   2. it fills the payload and the other fields, then sets object_id (release);
-//   3. a reader sees its object_id (acquire), copies, and sees it again behind a fence: then what it
+//   3. a reader sees its object_id (acquire), copies, and sees it again behind a fence: then what
+//   it
 //      copied is that object's. Ids are never used twice, so that there is no way around.
 #pragma once
 
