@@ -103,6 +103,15 @@ void Slab::Adopt() {
   for (const uint64_t offset : of_nobody) index_->Clear(offset);
 }
 
+void Slab::GiveUpAll() {
+  std::lock_guard lock(mutex_);
+  for (auto& [offset, extent] : extents_) {
+    HeaderAt(offset).object_id.store(0, std::memory_order_release);
+    extent.given_up = true;
+  }
+  StoreFence();
+}
+
 size_t Slab::extent_count() const {
   std::lock_guard lock(mutex_);
   return extents_.size();
@@ -143,8 +152,10 @@ Status Slab::GiveUpOlder(const ExtentOf& extent, bool* busy) {
   *busy = false;
   for (auto at = first; at != extents_.end() && at->first < end; ++at) {
     Extent& other = at->second;
-    *busy = *busy || other.busy();
-    if (other.object_id == extent.object_id || other.given_up) continue;
+    const bool own = other.object_id == extent.object_id;
+    // Its own readers are in nobody's way: they read what does not change any more.
+    *busy = *busy || other.is_filled() || (!own && other.readers > 0);
+    if (own || other.given_up) continue;
     HeaderAt(at->first).object_id.store(0, std::memory_order_release);
     other.given_up = true;
   }

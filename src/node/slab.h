@@ -93,6 +93,9 @@ class Slab {
   Result<std::optional<uint64_t>> Read(const ExtentOf& extent, uint64_t from, uint64_t count,
                                        std::string* content);
 
+  // Before the memory goes: nothing in it is anybody's any more, for whoever maps it neither.
+  void GiveUpAll();
+
   // Of durable slabs: memory and index are on disk.
   Status Sync() const;
 
@@ -110,7 +113,7 @@ class Slab {
     bool given_up = false;             // a younger object waits for its users to go
     std::unique_ptr<Filling> filling;  // until it is whole
 
-    bool busy() const { return readers > 0 || (filling != nullptr && filling->running); }
+    bool is_filled() const { return filling != nullptr && filling->running; }
   };
   using Extents = std::map<uint64_t, Extent>;  // by offset
   using Lock = std::unique_lock<env::Mutex>;

@@ -188,6 +188,7 @@ Status SlabTable::Drop(uint64_t arena_id) {
       MC_PROBE("node.slab_drop_waits");
       return Busy(Text(arena_id) + ": " + std::to_string(place->users) + " calls work in it");
     }
+    if (place->slab != nullptr) place->slab->GiveUpAll();
   }
   MC_RETURN_IF_ERROR(arenas_.Drop(arena_id));
   if (arenas_.durable()) MC_RETURN_IF_ERROR(env::RemoveFile(IndexPath(arena_id)));

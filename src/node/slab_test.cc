@@ -322,6 +322,30 @@ TEST_F(SlabTest, CallsOfOnePutTakeTurns) {
   EXPECT_TRUE(Get({0, 100, 1}).value() == ContentOf({0, 100, 1}));
 }
 
+TEST_F(SlabTest, ARepetitionDoesNotWaitForReaders) {
+  const ExtentOf extent{0, 100, 1};
+  ASSERT_TRUE(PutWhole(extent).ok());
+  std::atomic<bool> done = false;
+  std::thread reader([&] {
+    while (!done) EXPECT_TRUE(Get(extent).ok());
+  });
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_TRUE(slab_.Write(extent, {{}, true, {}}, NothingToFill()).ok());
+  }
+  done = true;
+  reader.join();
+}
+
+TEST_F(SlabTest, GivenUpAsAWhole) {
+  const ExtentOf extent{128, 100, 1};
+  ASSERT_TRUE(PutWhole(extent).ok());
+  ASSERT_TRUE(PutWhole({1024, 100, 2}).ok());
+  slab_.GiveUpAll();
+  EXPECT_EQ(HeaderAt(128).object_id, 0u);
+  EXPECT_EQ(HeaderAt(1024).object_id, 0u);
+  EXPECT_EQ(Get(extent).status().code(), Code::kNotFound);
+}
+
 // As client::ObjectClient reads a mapped slab; see transfer/extent_header.h.
 bool ReadMapped(const env::Mapping& mapping, const ExtentOf& extent, std::string* content) {
   const auto& header = *reinterpret_cast<const ExtentHeader*>(mapping.data() + extent.offset);
