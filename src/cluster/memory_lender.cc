@@ -49,9 +49,8 @@ class MemoryLender::Body {
   }
 
   Status Start() {
-    MC_ASSIGN_OR_RETURN(
-        credentials_,
-        rpc::ReadCredentials(rpc::WithEnvironment(options_.credentials, rpc::As::kNode)));
+    MC_ASSIGN_OR_RETURN(credentials_, rpc::ReadCredentials(rpc::WithEnvironment(
+                                          options_.credentials, rpc::As::kNode)));
     MC_RETURN_IF_ERROR(env::MakeFolders(folder_));
     MC_ASSIGN_OR_RETURN(node_, node::Node::Open({.folder = folder_ + "/node",
                                                  .capacity_bytes = options_.capacity_bytes,
