@@ -5,6 +5,10 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "env/file.h"
 #include "env/test_folder.h"
 #include "rpc/token_file.h"
@@ -122,6 +126,32 @@ TEST_F(TokenFileTest, WhatCannotBeUsedChangesNothing) {
   Write(Line("b", "operator", "*", "t2"));
   EXPECT_TRUE(file->Authenticate("t2").ok());
   EXPECT_FALSE(file->Authenticate("t1").ok());
+}
+
+// Whatever is put in place meanwhile: a token that all contents have is never refused.
+TEST_F(TokenFileTest, ManyThreadsSeeOneContentOrTheNext) {
+  const std::string kept = Line("kept", "node", "*", "kept");
+  Write(kept);
+  const auto file = MustOpen();
+  std::atomic<bool> stop = false;
+  std::atomic<int> refused = 0;
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      while (!stop) refused += file->Authenticate("kept").ok() ? 0 : 1;
+    });
+  }
+  for (int i = 0; i < 50; ++i) {
+    const std::string name = std::to_string(i);
+    Write(kept + Line("n" + name, "client", "t", name));
+    EXPECT_EQ(file->Authenticate(name)->name, "n" + name);
+    if (i % 10 == 0) {
+      EXPECT_TRUE(file->Reload().ok());
+    }
+  }
+  stop = true;
+  threads.clear();
+  EXPECT_EQ(refused, 0);
 }
 
 TEST_F(TokenFileTest, IsRefusedAtTheStart) {
