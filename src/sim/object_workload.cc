@@ -7,7 +7,7 @@ namespace mooncake::sim {
 namespace {
 
 // Of the keys every so many are pinned for good, or of one group.
-constexpr uint64_t kPinnedEvery = 8;
+constexpr uint64_t kPinnedEvery = 4;
 constexpr uint64_t kGroupedEvery = 3;
 // Pinned ones must not fill the cluster.
 constexpr uint64_t kPinnedBytesMax = 4'000;
@@ -24,7 +24,7 @@ ObjectWorkload::ObjectWorkload(SimCluster& cluster, ObjectJudge& judge)
       dice_(cluster.simulation().dice()),
       active_(dice_.Chance(700'000)),
       keys_(static_cast<uint64_t>(dice_.Between(4, 60))),
-      bytes_max_(static_cast<uint64_t>(dice_.Chance(300'000) ? 300'000 : 20'000)) {
+      bytes_max_(static_cast<uint64_t>(dice_.Chance(500'000) ? 300'000 : 20'000)) {
   for (const auto& [kind, weight] :
        {std::pair{Kind::kPut, 40U}, std::pair{Kind::kGet, 40U}, std::pair{Kind::kRange, 10U},
         std::pair{Kind::kLook, 6U}, std::pair{Kind::kRemove, 10U}, std::pair{Kind::kList, 2U}}) {

@@ -151,6 +151,56 @@ void PlantIgnoredLease(SimCluster& cluster) {
   };
 }
 
+// What the Master is asked is changed on its way in, behind the judge's back.
+template <class Request>
+void ChangeRequests(SimCluster& cluster, const std::string& method, void (*change)(Request&)) {
+  auto next = std::move(cluster.network().on_request);
+  cluster.network().on_request = [next = std::move(next), prefix = method + "\n", change](
+                                     const std::string& address, std::string& request) {
+    next(address, request);
+    Request parsed;
+    if (address != kMasterAddress || !request.starts_with(prefix) ||
+        !parsed.ParseFromString(request.substr(prefix.size()))) {
+      return;
+    }
+    change(parsed);
+    request = prefix + parsed.SerializeAsString();
+  };
+}
+
+// A lookup that should extend the lease does not, and its answer says that it did.
+void PlantForgottenRead(SimCluster& cluster) {
+  ChangeRequests<v1::LookupObjectsRequest>(cluster, "LookupObjects",
+                                           [](v1::LookupObjectsRequest& asked) {
+                                             // Left behind so that the answer can be told from one
+                                             // to a probe.
+                                             if (asked.renew_lease()) asked.set_describe(true);
+                                             asked.set_renew_lease(false);
+                                           });
+  auto next = std::move(cluster.network().on_answer);
+  cluster.network().on_answer = [next = std::move(next)](const std::string& address,
+                                                         const std::string& request,
+                                                         std::string& answer) {
+    const std::string prefix = "LookupObjects\n";
+    v1::LookupObjectsRequest asked;
+    v1::LookupObjectsReply reply;
+    const bool renewed = address == kMasterAddress && request.starts_with(prefix) &&
+                         asked.ParseFromString(request.substr(prefix.size())) && asked.describe() &&
+                         asked.locate() && reply.ParseFromString(answer);
+    if (!renewed) return next(address, request, answer);
+    reply.set_lease_ms(2'000);
+    answer = reply.SerializeAsString();
+    asked.set_describe(false);
+    asked.set_renew_lease(true);
+    next(address, prefix + asked.SerializeAsString(), answer);
+  };
+}
+
+void PlantHastyPut(SimCluster& cluster) {
+  ChangeRequests<v1::PutEndRequest>(cluster, "PutEnd",
+                                    [](v1::PutEndRequest& end) { end.set_relaxed(true); });
+}
+
 }  // namespace
 
 void Plant(PlantedBug bug, SimCluster& cluster, Judge& judge,
@@ -177,6 +227,12 @@ void Plant(PlantedBug bug, SimCluster& cluster, Judge& judge,
       break;
     case PlantedBug::kIgnoredLease:
       PlantIgnoredLease(cluster);
+      break;
+    case PlantedBug::kForgottenRead:
+      PlantForgottenRead(cluster);
+      break;
+    case PlantedBug::kHastyPut:
+      PlantHastyPut(cluster);
       break;
   }
 }

@@ -280,6 +280,10 @@ std::string_view Name(PlantedBug bug) {
       return "forgotten-tombstone";
     case PlantedBug::kIgnoredLease:
       return "ignored-lease";
+    case PlantedBug::kForgottenRead:
+      return "forgotten-read";
+    case PlantedBug::kHastyPut:
+      return "hasty-put";
   }
   return "?";
 }

@@ -31,8 +31,10 @@ enum class PlantedBug : uint8_t {
   kExtentFreedEarly,    // the Master tells a node to drop an arena of a READY revision
   kForgottenTombstone,  // a restart forgets the newest records of the log, removals with them
   kIgnoredLease,        // a removal goes ahead though a reader's lease is active
+  kForgottenRead,       // a lookup of an object says that it is protected, and it is not
+  kHastyPut,            // a put that asked for durability is acknowledged as a relaxed one
 };
-inline constexpr size_t kPlantedBugs = 6;  // kNone among them
+inline constexpr size_t kPlantedBugs = 8;  // kNone among them
 std::string_view Name(PlantedBug bug);
 
 struct ScenarioOptions {

@@ -94,13 +94,22 @@ TEST_F(ScenarioTest, APlantedForgottenTombstoneIsSeen) {
   EXPECT_FALSE(broken.empty());
   for (const Rule rule : broken) {
     EXPECT_THAT(rule, AnyOf(Rule::kOneOutcome, Rule::kAcknowledgedIsKept, Rule::kLeaseNotBoth,
-                            Rule::kNoStaleGeneration, Rule::kReadyIsReadable))
+                            Rule::kNoStaleGeneration, Rule::kReadyIsReadable, Rule::kOneManifest,
+                            Rule::kReaderGetsItsBytes))
         << NamesOf(broken);
   }
 }
 
 TEST_F(ScenarioTest, APlantedIgnoredLeaseIsSeen) {
   EXPECT_EQ(BrokenBy(PlantedBug::kIgnoredLease), std::set<Rule>{Rule::kLeaseProtects});
+}
+
+TEST_F(ScenarioTest, APlantedForgottenReadOfAnObjectIsSeen) {
+  EXPECT_EQ(BrokenBy(PlantedBug::kForgottenRead), std::set<Rule>{Rule::kLeaseProtects});
+}
+
+TEST_F(ScenarioTest, APlantedHastyPutIsSeen) {
+  EXPECT_EQ(BrokenBy(PlantedBug::kHastyPut), std::set<Rule>{Rule::kAcknowledgedIsKept});
 }
 
 }  // namespace
