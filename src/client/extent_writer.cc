@@ -160,6 +160,7 @@ void WriteExtents(ObjectSession& session, std::span<ExtentFill> fills) {
     by_instance.try_emplace(fill.node->instance_id(), session, *fill.node).first->second.Add(&fill);
   }
   std::vector<NodeFills*> nodes;
+  nodes.reserve(by_instance.size());
   for (auto& [instance_id, node] : by_instance) nodes.push_back(&node);
   // Every failure is its fill's own.
   const Status done = session.pool.Run(nodes.size(), [&](uint64_t i, transfer::Staging&) {

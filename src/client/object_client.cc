@@ -235,6 +235,7 @@ std::vector<ReadResult> ObjectClient::GetRanges(std::span<const RangeItem> items
     ranges.push_back(&of_it);
   }
   std::vector<env::OwnRange> targets;
+  targets.reserve(items.size());
   for (const RangeItem& item : items) targets.push_back({item.target.address, item.target.bytes});
   const std::vector<Status> usable = body_->session.memory.Check(targets, /*write=*/true);
   std::vector<ReadResult> results(items.size());

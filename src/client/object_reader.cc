@@ -45,7 +45,7 @@ class Reader {
 
  private:
   ReadTask& Task(size_t i) { return tasks_[i]; }
-  void Finish(ReadTask& task, Status status, bool of_transfer = false) {
+  void Finish(ReadTask& task, const Status& status, bool of_transfer = false) {
     task.result.status = status.WithContext("object " + KeyText(task.key));
     task.result.of_transfer = of_transfer;
   }

@@ -394,6 +394,7 @@ void ReadReplicas(ObjectSession& session, std::span<ReplicaRead> reads) {
   }
   mapped.Run();
   std::vector<SocketReads*> nodes;
+  nodes.reserve(by_instance.size());
   for (auto& [instance_id, node] : by_instance) nodes.push_back(&node);
   const Status done = session.pool.Run(nodes.size(), [&](uint64_t i, transfer::Staging&) {
     nodes[i]->Run();
