@@ -21,6 +21,7 @@
 #include "python/bindings.h"
 #include "python/local_buffer.h"
 #include "python/object_arguments.h"
+#include "python/object_store.h"
 #include "python/replicate_config.h"
 #include "python/store_codes.h"
 #include "python/store_error.h"
@@ -83,54 +84,6 @@ void LogFailures(const char* what, const Results& results) {
   Log().warn("store: {} failed for {} of {} objects: {}", what, failed, results.size(),
              first->ToString());
 }
-
-class ObjectStore {
- public:
-  ObjectStore(std::unique_ptr<cluster::OpenedStore> opened, uint64_t local_buffer_bytes)
-      : opened_(std::move(opened)),
-        client_(opened_->objects()),
-        buffer_(std::make_shared<LocalBuffer>(local_buffer_bytes)) {}
-
-  // Nothing is closed under a call that still runs: whoever calls holds the object.
-  ~ObjectStore() {
-    nb::gil_scoped_release release;
-    lenders_.clear();
-    opened_.reset();
-  }
-
-  void Lend(const std::string& master_address, const std::string& node_id, uint64_t bytes,
-            const std::string& tcp_host) {
-    cluster::MemoryLenderOptions options;
-    options.master_address = master_address;
-    options.node_id = node_id;
-    options.capacity_bytes = bytes;
-    options.tcp_host = tcp_host;
-    Result<std::unique_ptr<cluster::MemoryLender>> lender = [&] {
-      nb::gil_scoped_release release;
-      return cluster::MemoryLender::Start(options);
-    }();
-    lenders_.push_back(TakeOrThrow(std::move(lender)));
-  }
-  void Unlend(const std::string& node_id) {
-    std::vector<std::unique_ptr<cluster::MemoryLender>> going;
-    for (auto& lender : lenders_) {
-      if (lender->node_id() == node_id) going.push_back(std::move(lender));
-    }
-    std::erase(lenders_, nullptr);
-    nb::gil_scoped_release release;
-    going.clear();
-  }
-
-  ObjectClient& client() { return client_; }
-  const std::shared_ptr<LocalBuffer>& buffer() const { return buffer_; }
-  cluster::OpenedStore& opened() { return *opened_; }
-
- private:
-  std::unique_ptr<cluster::OpenedStore> opened_;
-  ObjectClient& client_;
-  const std::shared_ptr<LocalBuffer> buffer_;
-  std::vector<std::unique_ptr<cluster::MemoryLender>> lenders_;
-};
 
 std::unique_ptr<ObjectStore> Open(const std::string& target, const std::string& tenant_id,
                                   int64_t retry_ms, uint64_t local_buffer_bytes, bool checksum,
@@ -508,56 +461,6 @@ nb::list List(ObjectStore& store, nb::handle prefix) {
   return list;
 }
 
-nb::list Tenants(ObjectStore& store) {
-  auto tenants = [&] {
-    nb::gil_scoped_release release;
-    return store.client().Tenants();
-  }();
-  nb::list list;
-  for (const v1::TenantStatus& tenant : TakeOrThrow(std::move(tenants))) {
-    nb::dict row;
-    row["tenant_id"] = tenant.quota().tenant_id();
-    row["known"] = tenant.known();
-    row["bytes_max"] = tenant.quota().bytes_max();
-    row["objects_max"] = tenant.quota().objects_max();
-    row["objects"] = tenant.object_count();
-    row["bytes"] = tenant.object_bytes();
-    row["unfinished"] = tenant.unfinished_count();
-    row["slab_bytes"] = tenant.slab_bytes();
-    row["groups"] = tenant.group_count();
-    row["puts"] = tenant.puts();
-    row["lookups"] = tenant.lookups();
-    row["lookups_found"] = tenant.lookups_found();
-    row["evicted_objects"] = tenant.evicted_objects();
-    row["evicted_bytes"] = tenant.evicted_bytes();
-    row["refused_puts"] = tenant.refused_puts();
-    row["managed_skipped"] = tenant.managed_skipped();
-    list.append(row);
-  }
-  return list;
-}
-
-void SetTenant(ObjectStore& store, const std::string& tenant_id, uint64_t bytes_max,
-               uint64_t objects_max) {
-  v1::TenantQuota quota;
-  quota.set_tenant_id(tenant_id);
-  quota.set_bytes_max(bytes_max);
-  quota.set_objects_max(objects_max);
-  const Status status = [&] {
-    nb::gil_scoped_release release;
-    return store.client().SetTenant(quota);
-  }();
-  ThrowUnlessOk(status);
-}
-
-void RemoveTenant(ObjectStore& store, const std::string& tenant_id) {
-  const Status status = [&] {
-    nb::gil_scoped_release release;
-    return store.client().RemoveTenant(tenant_id);
-  }();
-  ThrowUnlessOk(status);
-}
-
 // 0: the Master answers.
 int Ping(ObjectStore& store) {
   nb::gil_scoped_release release;
@@ -598,7 +501,9 @@ void BindObjects(nb::module_& m) {
       },
       nb::arg("buffer"));
   BindHandle(m);
-  nb::class_<ObjectStore>(m, "ObjectStore")
+  auto store = nb::class_<ObjectStore>(m, "ObjectStore");
+  BindTenants(store);
+  store
       .def(nb::new_(&Open), nb::arg("target"), nb::kw_only(), nb::arg("tenant_id") = "default",
            nb::arg("retry_ms") = 15'000, nb::arg("local_buffer_bytes") = 0,
            nb::arg("checksum") = true, nb::arg("share_memory") = true, nb::arg("threads") = 0,
@@ -627,10 +532,6 @@ void BindObjects(nb::module_& m) {
       .def("locate", &Locate, nb::arg("keys"), nb::arg("renew") = true)
       .def("describe", &Describe)
       .def("list", &List)
-      .def("tenants", &Tenants)
-      .def("set_tenant", &SetTenant, nb::arg("tenant_id"), nb::arg("bytes_max") = 0,
-           nb::arg("objects_max") = 0)
-      .def("remove_tenant", &RemoveTenant, nb::arg("tenant_id"))
       .def("remove", &Remove, nb::arg("keys"), nb::arg("force") = false)
       .def("remove_by_regex",
            [](ObjectStore& store, nb::handle pattern, bool force) {
