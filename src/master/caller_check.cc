@@ -9,7 +9,7 @@ namespace mooncake::master {
 namespace {
 
 #define MOONCAKE_CHECK_ROW(Rpc) \
-  static_assert(FindCallerRule(#Rpc) != nullptr, #Rpc " has no row in kCallerRules");
+  static_assert(CallerRuleOf(#Rpc) < std::size(kCallerRules), #Rpc " has no row in kCallerRules");
 MOONCAKE_MASTER_RPCS(MOONCAKE_CHECK_ROW)
 #undef MOONCAKE_CHECK_ROW
 
