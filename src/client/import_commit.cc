@@ -44,13 +44,6 @@ bool AllReceived(const v1::GetImportReply& import) {
                      });
 }
 
-Status AbortOutcome(const v1::GetImportReply& import) {
-  if (import.abort_code() == static_cast<uint32_t>(Code::kConflict)) {
-    return Conflict(import.abort_reason());
-  }
-  return Cancelled("the import was aborted: " + import.abort_reason());
-}
-
 // What is waited for, for people.
 std::string NamesOfMissing(const reshard::UploadPlan& plan, const v1::GetImportReply& import) {
   std::string names;
@@ -67,6 +60,13 @@ std::string NamesOfMissing(const reshard::UploadPlan& plan, const v1::GetImportR
 }
 
 }  // namespace
+
+Status AbortOutcome(const v1::GetImportReply& import) {
+  if (import.abort_code() == static_cast<uint32_t>(Code::kConflict)) {
+    return Conflict(import.abort_reason());
+  }
+  return Cancelled("the import was aborted: " + import.abort_reason());
+}
 
 // An abort may come at any step here. The step that meets it says NOT_FOUND, a later look says why:
 // every writer is to hear the same outcome, whichever it met first.

@@ -13,6 +13,9 @@
 
 namespace mooncake::client {
 
+// What everybody is told of an import that was aborted.
+Status AbortOutcome(const v1::GetImportReply& import);
+
 class ImportCommit {
  public:
   ImportCommit(ImportSession& import, const WaitOptions& wait) : import_(import), wait_(wait) {}

@@ -261,6 +261,7 @@ Status ImportSession::LocateOwn() {
     get.add_extents_of(id);
     MC_ASSIGN_OR_RETURN(const v1::GetImportReply reply,
                         calls_->Ask(&rpc::MasterApi::GetImport, get, session_->Limits()));
+    if (reply.state() == v1::IMPORT_STATE_ABORTED) return AbortOutcome(reply);
     MC_RETURN_IF_ERROR(arenas_.Locate(reply));
   }
   return OkStatus();

@@ -93,6 +93,24 @@ TEST(ImportFaultTest, AWriterThatVanishesAtAnyStepIsReclaimed) {
   }
 }
 
+// Also where the end came before the importer knew where its bytes go: the answer is why.
+TEST(ImportFaultTest, AnImportThatEndsWhileAWriterJoinsSaysWhy) {
+  TestCluster cluster;
+  const auto other = cluster.NewClient();
+  const manifest::PlacementPtr source = MakeLayout(TestIdentity(), kLayout);
+  const auto begun = other->BeginImport({TestIdentity(), source, {"d0p0t1"}, {}});
+  ASSERT_TRUE(begun.ok()) << begun.status().ToString();
+  client::StoreClientOptions options;
+  options.step_observer = [&begun](std::string_view step) {
+    return step == client::import_step::kBegun ? (*begun)->Abort("the other one's reason")
+                                               : OkStatus();
+  };
+  const auto client = cluster.NewClient(options);
+  const auto joined = client->BeginImport({TestIdentity(), source, {"d0p0t0"}, {}});
+  EXPECT_EQ(joined.status().code(), Code::kCancelled) << joined.status().ToString();
+  EXPECT_THAT(joined.status().message(), HasSubstr("the other one's reason"));
+}
+
 // The one that retries comes while the dead writer's import is still open.
 TEST(ImportFaultTest, ARetryOutlivesTheImportOfADeadWriter) {
   const std::vector<std::string> steps = StepsOfPublish(kLayout);
