@@ -108,7 +108,8 @@ class LocalCluster:
 
     Without a `folder` a temporary one is made and removed at the end. A context manager; `target`
     is what `WeightStore` takes. `capacity` is each node's memory, e.g. "8GiB"; `prepare` how much
-    of it is kept ready for the next publish (default: a quarter).
+    of it is kept ready for the next publish (default: a quarter). With `monitored` the Master
+    serves /metrics and /status at `admin_url`.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class LocalCluster:
         master_arguments: tuple[str, ...] = (),
         node_arguments: tuple[str, ...] = (),
         log_level: str = "info",
+        monitored: bool = False,
     ) -> None:
         self._own_folder = folder is None
         if folder is None:
@@ -134,12 +136,20 @@ class LocalCluster:
         self._node_arguments = node_arguments
         self.master = Program(
             "mooncake-master",
-            ["--folder", str(self.folder / "master"), "--log-level", log_level, *master_arguments],
-            r"listening on (\S+)",
+            [
+                "--folder",
+                str(self.folder / "master"),
+                "--log-level",
+                log_level,
+                *(("--http-port", "0") if monitored else ()),
+                *master_arguments,
+            ],
+            r"listening on (\S+) folder=.*?(?: admin=(\S+))?$",
             self.folder / "master.log",
         )
         self.nodes: list[Program] = []
         self.address = ""
+        self.admin_url = ""  # empty: not served
 
     @property
     def target(self) -> str:
@@ -147,7 +157,8 @@ class LocalCluster:
 
     def start(self) -> LocalCluster:
         try:
-            self.address = self.master.start().group(1)
+            started = self.master.start()
+            self.address, self.admin_url = started.group(1), started.group(2) or ""
             for index in range(self._node_count):
                 node = self.node_program(index)
                 self.nodes.append(node)

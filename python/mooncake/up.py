@@ -11,6 +11,7 @@ from .local_cluster import LocalCluster
 _TOUR = """\
 Store Master  {target}
 Store nodes   {nodes}, {capacity} of memory each
+Monitoring    {admin_url}/metrics and {admin_url}/status
 Logs          {folder}
 
   from mooncake.reshard.weight import WeightStore
@@ -37,12 +38,16 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     cluster = LocalCluster(
-        nodes=arguments.nodes, capacity=arguments.capacity, folder=arguments.folder
+        nodes=arguments.nodes,
+        capacity=arguments.capacity,
+        folder=arguments.folder,
+        monitored=True,
     )
     with cluster:
         print(
             _TOUR.format(
                 target=cluster.target,
+                admin_url=cluster.admin_url,
                 nodes=arguments.nodes,
                 capacity=arguments.capacity,
                 folder=cluster.folder,

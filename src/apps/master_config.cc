@@ -50,6 +50,13 @@ Setter Text(std::string MasterConfig::*field) {
   };
 }
 
+Status SetHttpPort(const std::string& value, MasterConfig* config) {
+  uint16_t port = 0;
+  if (!ParseWhole(value, &port).ok()) return Expected("a port from 0 to 65535", value);
+  config->http_port = port;
+  return OkStatus();
+}
+
 Status SetResidency(const std::string& value, MasterConfig* config) {
   model::Residency& target = config->options.default_policy.preferred_residency;
   if (value == "hot") return target = model::Residency::kHot, OkStatus();
@@ -83,6 +90,8 @@ const std::map<std::string, Setter, std::less<>>& Setters() {
       {"listen", Text(&C::listen)},
       {"folder", Text(&C::folder)},
       {"log_level", Text(&C::log_level)},
+      {"http_port", SetHttpPort},
+      {"http_host", Text(&C::http_host)},
       {"token_file", Text(&C::token_file)},
       {"tls_cert", Text(&C::tls_cert)},
       {"tls_key", Text(&C::tls_key)},
@@ -118,16 +127,16 @@ const std::map<std::string, Setter, std::less<>>& Setters() {
   return *kSetters;
 }
 
-// What is only safe where nobody else's packets come, unless the operator says so.
-Status CheckExposure(const MasterConfig& config) {
-  // What is wrong with the address is said by who binds it.
-  const Result<rpc::HostPort> listen = rpc::SplitHostPort(config.listen);
-  if (!listen.ok() || config.insecure || rpc::IsLoopback(listen->host)) return OkStatus();
-  const auto refused = [&config](std::string_view what, std::string_view keys) {
+// What is only safe where nobody else's packets come, unless the operator says so. `key` is the one
+// that gives `address`, of this `host`.
+Status CheckExposure(const MasterConfig& config, std::string_view key, std::string_view address,
+                     std::string_view host) {
+  if (config.insecure || rpc::IsLoopback(host)) return OkStatus();
+  const auto refused = [key, address](std::string_view what, std::string_view keys) {
     return InvalidArgument(fmt::format(
-        "listen: {} would serve other hosts {}: give {}, or say insecure (--insecure) if the "
-        "network is trusted",
-        config.listen, what, keys));
+        "{}: {} would serve other hosts {}: give {}, or say insecure (--insecure) if the network "
+        "is trusted",
+        key, address, what, keys));
   };
   if (config.token_file.empty()) {
     return refused("without asking who calls, and every caller may do everything",
@@ -193,7 +202,13 @@ Status Validate(const MasterConfig& config) {
     return InvalidArgument("tls_client_ca: " + config.tls_client_ca +
                            " needs tls_cert and tls_key, too");
   }
-  MC_RETURN_IF_ERROR(CheckExposure(config));
+  // What is wrong with the address is said by who binds it.
+  if (const Result<rpc::HostPort> listen = rpc::SplitHostPort(config.listen); listen.ok()) {
+    MC_RETURN_IF_ERROR(CheckExposure(config, "listen", config.listen, listen->host));
+  }
+  if (config.http_port) {
+    MC_RETURN_IF_ERROR(CheckExposure(config, "http_host", config.http_host, config.http_host));
+  }
   return master::Validate(config.options);
 }
 

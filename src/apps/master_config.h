@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,10 @@ struct MasterConfig {
   std::string listen = "127.0.0.1:0";
   std::string folder;
   std::string log_level = "info";
+  // Where /metrics and /status are served (docs/metrics.md); without a port nowhere. 0: the system
+  // chooses one.
+  std::optional<uint16_t> http_port;
+  std::string http_host = "127.0.0.1";
 
   // Who may call, and over what (docs/security.md). Paths; empty: not asked for.
   std::string token_file;

@@ -97,6 +97,22 @@ TEST(MasterConfig, OtherHostsAreServedWithTokensAndTlsOrByAWord) {
   }
 }
 
+TEST(MasterConfig, TheHttpPortIsAsCarefulAsTheOther) {
+  const auto why_not = [](const std::string& yaml) {
+    MasterConfig config = WithFolder();
+    EXPECT_TRUE(ApplyYaml(yaml, &config).ok());
+    return Validate(config).ToString();
+  };
+  EXPECT_EQ(why_not("http_port: 0"), "OK");
+  EXPECT_EQ(why_not("http_host: 0.0.0.0"), "OK") << "without a port nothing is served";
+  const std::string open = "http_host: 0.0.0.0\nhttp_port: 9\n";
+  EXPECT_THAT(why_not(open),
+              HasSubstr("http_host: 0.0.0.0 would serve other hosts without asking"));
+  EXPECT_THAT(why_not(open + "token_file: /t\n"), HasSubstr("in the clear"));
+  EXPECT_EQ(why_not(open + "token_file: /t\ntls_cert: /c\ntls_key: /k\n"), "OK");
+  EXPECT_EQ(why_not(open + "insecure: true"), "OK");
+}
+
 TEST(MasterConfig, AnEmptyFileChangesNothing) {
   MasterConfig config = WithFolder();
   EXPECT_TRUE(ApplyYaml("", &config).ok());
@@ -116,6 +132,7 @@ TEST(MasterConfig, WhatIsWrongIsNamed) {
   refused("report_interval_ms: 5s", "report_interval_ms: expected a whole number, got \"5s\"");
   refused("report_interval_ms: 99999999999999999999", "expected a whole number");
   refused("report_interval_ms: [1]", "line 1: expected a key and one plain value");
+  refused("http_port: 65536", "http_port: expected a port from 0 to 65535, got \"65536\"");
   refused("listen: a\nlisten: b", "line 2: listen stands twice");
   refused("- a\n- b", "expected a mapping");
   refused("a: b: c", "line 1: ");

@@ -1,12 +1,12 @@
 // mooncake-master: the Store Master as a program.
 //
 // Prints one line to standard output once it serves:
-//   mooncake-master listening on <host:port> folder=<folder>
-// and writes the same address to <folder>/address. A restart binds the address it had before
-// (clients and nodes go on knowing it) unless --listen names another port. SIGTERM and SIGINT end
-// it in order; with --token-file, SIGHUP has that file read again (a change is noticed anyway).
-// Exit status: 0 ended so, 1 failed, 2 bad flags or configuration, 3 the folder or the address is
-// taken.
+//   mooncake-master listening on <host:port> folder=<folder>[ admin=<URL>]
+// and writes the same address to <folder>/address, the URL to <folder>/admin_url. A restart binds
+// the address it had before (clients and nodes go on knowing it) unless --listen names another
+// port. SIGTERM and SIGINT end it in order; with --token-file, SIGHUP has that file read again (a
+// change is noticed anyway). Exit status: 0 ended so, 1 failed, 2 bad flags or configuration, 3 the
+// folder or the address is taken.
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 
+#include "admin/admin_server.h"
 #include "apps/master_config.h"
 #include "base/log.h"
 #include "base/tls.h"
@@ -130,6 +131,27 @@ Status RecordAddress(const std::string& folder, const std::string& address, oplo
   return env::WriteFileDurably(path, address + "\n");
 }
 
+// nullptr: not asked for.
+Result<std::unique_ptr<admin::AdminServer>> StartAdmin(const apps::MasterConfig& config,
+                                                       rpc::TokenFile* tokens,
+                                                       master::Master& master) {
+  const std::string path = config.folder + "/admin_url";
+  if (!config.http_port) {
+    MC_RETURN_IF_ERROR(env::RemoveFile(path));
+    return std::unique_ptr<admin::AdminServer>();
+  }
+  const admin::AdminOptions options{
+      .listen = fmt::format("{}:{}", config.http_host, *config.http_port),
+      .tokens = tokens,
+      .tls_cert = config.tls_cert,
+      .tls_key = config.tls_key,
+      .tls_client_ca = config.tls_client_ca};
+  MC_ASSIGN_OR_RETURN(std::unique_ptr<admin::AdminServer> server,
+                      admin::AdminServer::Start(options, master));
+  MC_RETURN_IF_ERROR(env::WriteFileDurably(path, server->url() + "\n"));
+  return server;
+}
+
 // Until a signal ends it.
 Status Serve(const apps::MasterConfig& config, const sigset_t& signals, int* exit_code) {
   // Before the log is opened: a mistake here changes nothing.
@@ -159,13 +181,20 @@ Status Serve(const apps::MasterConfig& config, const sigset_t& signals, int* exi
   }
   const std::unique_ptr<rpc::GrpcMasterServer> server = *std::move(started);
   MC_RETURN_IF_ERROR(RecordAddress(config.folder, server->address(), *log));
+  Result<std::unique_ptr<admin::AdminServer>> monitored = StartAdmin(config, tokens.get(), *master);
+  if (!monitored.ok()) {
+    *exit_code = monitored.status().code() == Code::kUnavailable ? kTaken : kFailed;
+    return monitored.status().WithContext("--http-port");
+  }
+  const std::unique_ptr<admin::AdminServer> admin_server = *std::move(monitored);
   master->Start();
-  std::printf("mooncake-master listening on %s folder=%s\n", server->address().c_str(),
-              config.folder.c_str());
+  std::printf("mooncake-master listening on %s folder=%s%s\n", server->address().c_str(),
+              config.folder.c_str(), admin_server ? (" admin=" + admin_server->url()).c_str() : "");
   std::fflush(stdout);
   int signal = 0;
   while (sigwait(&signals, &signal) == 0 && signal == SIGHUP) (void)tokens->Reload();  // it logs
   Log().info("master: ends on signal {}", signal);
+  if (admin_server) admin_server->Stop();
   server->Stop();
   master->Stop();
   return log->Close();
@@ -202,6 +231,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
   AddKey(app, flags, "listen",
          "host:port; port 0: the one it had before, else the system's choice [127.0.0.1:0]");
   AddKey(app, flags, "log_level", "trace, debug, info, warning, error or off [info]");
+  AddKey(app, flags, "http_port",
+         "where /metrics and /status are served; 0: the system's choice [nowhere]");
+  AddKey(app, flags, "http_host", "on which of this host's addresses [127.0.0.1]");
   AddKey(app, flags, "token_file", "whose tokens are asked for; made by `mooncake tokens new`");
   AddKey(app, flags, "tls_cert", "PEM of the certificate: the port speaks TLS");
   AddKey(app, flags, "tls_key", "PEM of its key");

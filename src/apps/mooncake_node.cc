@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -27,6 +28,7 @@
 #include "node/node_service.h"
 #include "rpc/credentials.h"
 #include "rpc/grpc_master.h"
+#include "rpc/host_port.h"
 #include "rpc/node_server.h"
 
 namespace {
@@ -47,6 +49,7 @@ struct Flags {
   std::string node_id;
   std::string log_level = "info";
   bool objects_only = false;
+  bool insecure = false;
   uint64_t capacity_bytes = uint64_t{4} << 30;
   std::optional<uint64_t> prepare_bytes;
   std::vector<uid_t> allowed_uids;
@@ -70,6 +73,29 @@ sigset_t EndSignals() {
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
   return signals;
+}
+
+// Whoever reaches --listen gets what a grant permits. So the Master must know to whom it gives
+// grants, and the key that makes them must not be read on its way there, unless the operator says
+// that nobody is around. INVALID_ARGUMENT: what is missing.
+Status CheckExposure(const Flags& flags) {
+  if (flags.listen.empty() || flags.insecure) return OkStatus();
+  MC_ASSIGN_OR_RETURN(const rpc::HostPort listen, rpc::SplitHostPort(flags.listen));
+  if (rpc::IsLoopback(listen.host)) return OkStatus();
+  const auto refused = [&flags](std::string_view what, std::string_view flag) {
+    return InvalidArgument("--listen " + flags.listen + " would serve other hosts " +
+                           std::string(what) + ": give " + std::string(flag) +
+                           ", or say --insecure if the network is trusted");
+  };
+  const rpc::CredentialSource shown = rpc::WithEnvironment(flags.credentials, rpc::As::kNode);
+  if (shown.token.empty() && shown.token_file.empty()) {
+    return refused("for a Master that does not ask who calls", "--token-file");
+  }
+  MC_ASSIGN_OR_RETURN(const rpc::HostPort master, rpc::SplitHostPort(flags.master));
+  if (shown.tls_ca.empty() && !rpc::IsLoopback(master.host)) {
+    return refused("and tell its key to the Master in the clear", "--tls-ca");
+  }
+  return OkStatus();
 }
 
 // Whether a signal came within `ms`.
@@ -164,7 +190,10 @@ int main(int argc, char** argv) {
   app.add_option(
       "--listen", flags.listen,
       "host:port to serve clients of other hosts on, over TCP and not encrypted; port 0: "
-      "the system assigns one; default: none");
+      "the system assigns one; default: none. Needs a token, and TLS to the Master, unless it is "
+      "an address of this host alone");
+  app.add_flag("--insecure", flags.insecure,
+               "--listen without these, on a network that is trusted");
   app.add_option("--advertise", flags.advertise,
                  "host that clients of other hosts are told, where it is not --listen's");
   app.add_flag("--objects-only", flags.objects_only,
@@ -185,6 +214,10 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   if (const Status status = SetLogLevel(flags.log_level); !status.ok()) {
+    std::fprintf(stderr, "mooncake-node: %s\n", status.ToString().c_str());
+    return 2;
+  }
+  if (const Status status = CheckExposure(flags); !status.ok()) {
     std::fprintf(stderr, "mooncake-node: %s\n", status.ToString().c_str());
     return 2;
   }

@@ -5,7 +5,11 @@
 //      call; what is small, and all that goes elsewhere, travels in the request, in chunks.
 //   3. A node that answers UNSUPPORTED to a pull gets the same writes by content, and is not asked
 //      again; so does, once, a write whose memory the node may not read.
-// A write that failed is not continued; the others are.
+//   4. A write whose extent is BUSY (something of older objects in it is still being read or
+//   filled)
+//      waits while the others go on, and is repeated, cut as it was, for as long as a request is:
+//      retry_ms.
+// A write that failed otherwise is not continued; the others are.
 // Threads: one call of Write is one thread's; several may run at once.
 #pragma once
 
@@ -26,6 +30,7 @@ struct ExtentFill {
   std::span<const ConstPiece> pieces;
   bool last = true;              // the payload is whole with this
   std::optional<uint64_t> xxh3;  // with `last`
+  bool zero_rest = false;        // with `last`: bytes that nobody brought are zeros
   Status status;                 // the first failure
 };
 

@@ -12,6 +12,7 @@
 #include "client/object_putter.h"
 #include "client/object_reader.h"
 #include "client/object_session.h"
+#include "client/put_sessions.h"
 #include "client/store_client.h"
 #include "env/host_id.h"
 #include "env/random.h"
@@ -177,6 +178,7 @@ class ObjectClient::Body {
   }
 
   ObjectSession session;
+  PutSessions put_sessions{session};
 };
 
 ObjectClient::ObjectClient(std::shared_ptr<rpc::MasterApi> master,
@@ -192,6 +194,23 @@ const std::string& ObjectClient::client_id() const { return body_->session.optio
 std::vector<PutResult> ObjectClient::Put(std::span<const PutItem> items,
                                          const PutOptions& options) {
   return PutObjects(body_->session, items, options);
+}
+
+std::vector<PutResult> ObjectClient::StartPuts(std::span<const OpenItem> items,
+                                               const PutOptions& options) {
+  return body_->put_sessions.Start(items, options);
+}
+
+std::vector<PutResult> ObjectClient::WriteParts(std::span<const PartsItem> items) {
+  return body_->put_sessions.Write(items);
+}
+
+std::vector<PutResult> ObjectClient::EndPuts(std::span<const std::string_view> keys) {
+  return body_->put_sessions.End(keys);
+}
+
+std::vector<Status> ObjectClient::RevokePuts(std::span<const std::string_view> keys) {
+  return body_->put_sessions.Revoke(keys);
 }
 
 std::vector<ReadResult> ObjectClient::Get(std::span<const GetItem> items) {

@@ -82,6 +82,21 @@ struct PutResult {
   v1::PutRefusal refusal = v1::PUT_REFUSAL_UNSPECIFIED;
 };
 
+// An object whose payload comes in parts (ObjectClient::StartPuts).
+struct OpenItem {
+  std::string_view key;
+  uint64_t bytes = 0;              // of the whole payload, at least 1
+  std::string_view group_id = {};  // empty: none
+};
+struct PutPart {
+  uint64_t at = 0;  // in the payload
+  ConstPiece source;
+};
+struct PartsItem {
+  std::string_view key;
+  std::vector<PutPart> parts;  // of no byte twice, not over several calls either
+};
+
 struct GetItem {
   std::string_view key;
   std::vector<Piece> pieces;  // filled in order
@@ -122,6 +137,18 @@ class ObjectClient {
 
   // A key that is named twice is put twice, in order; not with all_or_nothing (INVALID_ARGUMENT).
   std::vector<PutResult> Put(std::span<const PutItem> items, const PutOptions& options = {});
+
+  // Puts whose payloads come in parts, over several calls; of the options all_or_nothing has no
+  // meaning. `existed`: OK, and there is no session. INVALID_ARGUMENT: the key has an open session
+  // of this client. What is not written when the put ends is zeros; no checksum is kept.
+  std::vector<PutResult> StartPuts(std::span<const OpenItem> items, const PutOptions& options = {});
+  // INVALID_ARGUMENT: no session, or being ended; a part outside the payload, or over an earlier
+  // one; nothing of that item was written. After any other failure the put can only be revoked.
+  std::vector<PutResult> WriteParts(std::span<const PartsItem> items);
+  // Makes them readable. Waits for parts that are being written. After a failure the session is
+  // still open: EndPuts may be repeated, parts are not taken. INVALID_ARGUMENT: no session.
+  std::vector<PutResult> EndPuts(std::span<const std::string_view> keys);
+  std::vector<Status> RevokePuts(std::span<const std::string_view> keys);
 
   // NOT_FOUND; NOT_READY: being written; INVALID_ARGUMENT: the pieces do not fit; UNAVAILABLE: no
   // replica can be reached; CORRUPT: the checksum differs in every replica; LEASE_EXPIRED: the

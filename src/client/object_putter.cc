@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <optional>
 #include <string>
 #include <unordered_set>
 #include <utility>
 
 #include "base/digest.h"
-#include "base/log.h"
 #include "client/extent_writer.h"
-#include "rpc/status_proto.h"
+#include "client/put_calls.h"
 
 namespace mooncake::client {
 namespace {
@@ -60,8 +58,7 @@ class Put {
 
   void Run() {
     const PutKeeper::Hold hold(session_.keeper);
-    const Status started = Start();
-    if (!started.ok()) return FailAll(started);
+    Start();
     WriteExtents(session_, fills_);
     for (size_t i = 0; i < fills_.size(); ++i) {
       PutResult& result = *entries_[fill_entries_[i]].result;
@@ -77,85 +74,34 @@ class Put {
  private:
   std::string KeyOf(size_t entry) const { return KeyText(entries_[entry].item->key); }
 
-  void FailAll(const Status& status) {
-    for (Entry& entry : entries_) {
-      if (entry.result->status.ok()) entry.result->status = status;
-    }
-  }
-
-  Status Start() {
-    v1::PutStartRequest request;
-    request.set_client_id(session_.options.client_id);
-    request.set_put_id(session_.next_put_id++);
-    request.set_tenant_id(session_.options.tenant_id);
-    const bool grouped = std::any_of(entries_.begin(), entries_.end(), [](const Entry& entry) {
-      return !entry.item->group_id.empty();
-    });
+  void Start() {
+    std::vector<PutName> names;
+    names.reserve(entries_.size());
     for (const Entry& entry : entries_) {
-      request.add_keys(entry.item->key.data(), entry.item->key.size());
-      request.add_sizes(entry.bytes);
-      if (grouped) request.add_group_ids(entry.item->group_id.data(), entry.item->group_id.size());
+      names.push_back({entry.item->key, entry.bytes, entry.item->group_id});
     }
-    *request.mutable_config() = options_.config;
-    request.set_upsert(options_.upsert);
-    request.set_all_or_nothing(options_.all_or_nothing);
-    request.set_no_eviction(options_.no_eviction);
-    request.set_preferred_host_id(session_.options.host_id);
-    MC_ASSIGN_OR_RETURN(start_,
-                        session_.calls.Ask(&rpc::MasterApi::PutStart, request, session_.Limits()));
-    if (start_.entries_size() != static_cast<int>(entries_.size())) {
-      return Internal("PutStart: expected " + std::to_string(entries_.size()) + " entries, got " +
-                      std::to_string(start_.entries_size()));
+    started_ = StartPuts(session_, names, options_);
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      *entries_[i].result = started_[i].result;
+      entries_[i].object_id = started_[i].object_id;
+      PlanFills(i);
     }
-    for (size_t i = 0; i < entries_.size(); ++i) Take(i);
-    return OkStatus();
   }
 
-  // Looks at the Master's answer to one entry.
-  void Take(size_t i) {
-    Entry& entry = entries_[i];
-    v1::PutEntry& answer = *start_.mutable_entries(static_cast<int>(i));
-    entry.result->status = rpc::StatusFromProto(answer.status()).WithContext("object " + KeyOf(i));
-    entry.result->refusal = answer.refusal();
-    if (!entry.result->status.ok()) return;
-    entry.result->existed = answer.state() == v1::PUT_STATE_EXISTS;
-    if (answer.state() != v1::PUT_STATE_WRITE) return;
-    entry.object_id = answer.object_id();
-    const Status planned = PlanFills(i, answer);
-    if (!planned.ok()) entry.result->status = planned.WithContext("object " + KeyOf(i));
-  }
-
-  Status PlanFills(size_t i, v1::PutEntry& answer) {
+  void PlanFills(size_t i) {
     const Entry& entry = entries_[i];
-    if (answer.permits_size() == 0) return Internal("the Master gave it no extent");
+    std::vector<PutReplica>& replicas = started_[i].replicas;
     std::optional<uint64_t> xxh3;
-    if (session_.options.checksum) xxh3 = ChecksumOf(*entry.item);
-    for (v1::ExtentPermit& permit : *answer.mutable_permits()) {
-      if (permit.bytes() != entry.bytes) {
-        return Internal("expected an extent of " + std::to_string(entry.bytes) + " bytes, got " +
-                        std::to_string(permit.bytes()));
-      }
-      const v1::NodeAddress* node = NodeOf(permit);
-      if (node == nullptr) {
-        return Internal("no address of node instance " + permit.instance_id());
-      }
-      fills_.push_back({.permit = std::move(permit),
-                        .node = node,
+    if (session_.options.checksum && !replicas.empty()) xxh3 = ChecksumOf(*entry.item);
+    for (PutReplica& replica : replicas) {
+      fills_.push_back({.permit = std::move(replica.permit),
+                        .node = replica.node.get(),
                         .pieces = entry.item->pieces,
                         .last = true,
                         .xxh3 = xxh3,
                         .status = {}});
       fill_entries_.push_back(i);
     }
-    return OkStatus();
-  }
-
-  const v1::NodeAddress* NodeOf(const v1::ExtentPermit& permit) {
-    if (nodes_.empty()) {
-      for (const v1::NodeAddress& node : start_.nodes()) nodes_[node.instance_id()] = &node;
-    }
-    const auto node = nodes_.find(permit.instance_id());
-    return node == nodes_.end() ? nullptr : node->second;
   }
 
   // Nobody becomes readable without the others.
@@ -174,60 +120,35 @@ class Put {
 
   void End() {
     std::vector<Entry*> whole;
-    v1::PutEndRequest request;
-    request.set_client_id(session_.options.client_id);
-    request.set_tenant_id(session_.options.tenant_id);
-    request.set_relaxed(options_.relaxed);
-    request.set_all_or_nothing(options_.all_or_nothing);
+    std::vector<uint64_t> ids;
     for (Entry& entry : entries_) {
       if (entry.object_id == 0 || !entry.result->status.ok()) continue;
-      request.add_object_ids(entry.object_id);
+      ids.push_back(entry.object_id);
       whole.push_back(&entry);
     }
     if (whole.empty()) return;
-    const Result<v1::PutEndReply> reply =
-        session_.calls.Ask(&rpc::MasterApi::PutEnd, request, session_.Limits());
-    Status all = reply.status();
-    if (all.ok() && reply->results_size() != static_cast<int>(whole.size())) {
-      all = Internal("PutEnd: expected " + std::to_string(whole.size()) + " results, got " +
-                     std::to_string(reply->results_size()));
-    }
-    // A Master that cannot be reached would not hear of a revocation either.
-    const bool lost = all.code() == Code::kUnavailable || all.code() == Code::kOutcomeUnknown;
+    const EndedPuts ended = EndPuts(session_, ids, options_);
     for (size_t i = 0; i < whole.size(); ++i) {
-      if (lost) whole[i]->object_id = 0;
-      const Status status =
-          all.ok() ? rpc::StatusFromProto(reply->results(static_cast<int>(i))) : all;
-      whole[i]->result->status =
-          status.WithContext("object " + KeyText(whole[i]->item->key) + ": its put was not ended");
+      // A Master that cannot be reached would not hear of a revocation either.
+      if (ended.lost) whole[i]->object_id = 0;
+      whole[i]->result->status = ended.statuses[i].WithContext(
+          "object " + KeyText(whole[i]->item->key) + ": its put was not ended");
     }
   }
 
-  // Gives back what will not be ended. What cannot be told now, the Master finds out when this
-  // client has been silent about it.
   void Revoke() {
-    v1::PutRevokeRequest request;
-    request.set_client_id(session_.options.client_id);
-    request.set_tenant_id(session_.options.tenant_id);
+    std::vector<uint64_t> ids;
     for (const Entry& entry : entries_) {
-      if (entry.object_id != 0 && !entry.result->status.ok()) {
-        request.add_object_ids(entry.object_id);
-      }
+      if (entry.object_id != 0 && !entry.result->status.ok()) ids.push_back(entry.object_id);
     }
-    if (request.object_ids_size() == 0) return;
-    const Result<v1::PutRevokeReply> reply =
-        session_.calls.Ask(&rpc::MasterApi::PutRevoke, request, session_.Limits());
-    if (!reply.ok()) {
-      Log().warn("client {}: revoking {} puts: {}", session_.options.client_id,
-                 request.object_ids_size(), reply.status().ToString());
-    }
+    // That it failed is logged; what the put's caller is told is why it was revoked.
+    (void)RevokePuts(session_, ids, session_.Limits());
   }
 
   ObjectSession& session_;
   const PutOptions& options_;
   std::vector<Entry> entries_;
-  v1::PutStartReply start_;
-  std::map<std::string, const v1::NodeAddress*> nodes_;  // of start_, by instance
+  std::vector<StartedPut> started_;
   std::vector<ExtentFill> fills_;
   std::vector<size_t> fill_entries_;  // whose each fill is
 };

@@ -84,6 +84,62 @@ TEST(ObjectFaultsTest, TogetherOrNotAtAll) {
   for (const char* key : {"a", "b", "c"}) ExpectObject(*client, key, payload);
 }
 
+// A reader that the kernel stalls keeps the extent that a put is to reuse; the put waits for it,
+// and what else it has to write does not.
+TEST(ObjectFaultsTest, AWriteOfABusyExtentIsRepeated) {
+  for (const bool share_memory : {true, false}) {
+    TestCluster cluster;
+    ObjectClientOptions options = Chunks();
+    options.share_memory = share_memory;
+    const auto client = cluster.NewObjectClient(options);
+    std::vector<std::string> payloads;
+    std::vector<std::string> keys;
+    for (uint64_t i = 0; i < 20; ++i) {
+      payloads.push_back(Payload(i, i % 3 == 0 ? 20'001 : 300 + i));
+      keys.push_back("key" + std::to_string(i));
+    }
+    std::vector<PutItem> items;
+    for (size_t i = 0; i < keys.size(); ++i) items.push_back(ItemOf(keys[i], payloads[i]));
+    // Every fifth write, also of what goes on in a later request, and each such write twice.
+    int writes = 0;
+    std::map<std::string, int> refused;
+    cluster.extent_is_busy = [&](const std::string& node_id, const v1::ExtentWrite& write) {
+      const std::string which = node_id + "/" + std::to_string(write.permit().offset()) + "/" +
+                                (write.pieces_size() == 0 ? "" : write.pieces(0).DebugString());
+      if (refused.contains(which)) return ++refused[which] == 2;
+      if (++writes % 5 != 0) return false;
+      refused[which] = 1;
+      return true;
+    };
+    for (const PutResult& put : client->Put(items, Replicas(2))) {
+      EXPECT_TRUE(put.status.ok()) << put.status.ToString();
+    }
+    EXPECT_FALSE(refused.empty());
+    for (const auto& [which, times] : refused) EXPECT_GE(times, 2) << which;
+    for (size_t i = 0; i < keys.size(); ++i) ExpectObject(*client, keys[i], payloads[i]);
+  }
+}
+
+TEST(ObjectFaultsTest, AnExtentThatStaysBusyFailsItsPutAlone) {
+  TestCluster cluster;
+  ObjectClientOptions options = Chunks();
+  options.retry_ms = 100;
+  const auto client = cluster.NewObjectClient(options);
+  const std::string payload = Payload(1, 3000);
+  const std::vector<PutItem> items = {ItemOf("a", payload), ItemOf("b", payload),
+                                      ItemOf("c", payload)};
+  std::optional<uint64_t> offset;
+  cluster.extent_is_busy = [&offset](const std::string&, const v1::ExtentWrite& write) {
+    if (!offset) offset = write.permit().offset();
+    return write.permit().offset() == *offset;
+  };
+  const std::vector<PutResult> puts = client->Put(items);
+  EXPECT_EQ(puts[0].status.code(), Code::kBusy) << puts[0].status.ToString();
+  EXPECT_TRUE(puts[0].of_transfer);
+  EXPECT_EQ(CodeOfGet(*client, "a"), Code::kNotFound);
+  for (const char* key : {"b", "c"}) ExpectObject(*client, key, payload);
+}
+
 // Memory that this process can use and another may not read, as of devices; and a node that cannot
 // read its clients at all.
 TEST(ObjectFaultsTest, WhatCannotBeFetchedIsSent) {

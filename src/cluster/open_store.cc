@@ -10,6 +10,7 @@
 #include "cluster/cluster_json.h"
 #include "cluster/embedded_store.h"
 #include "cluster/store_clients.h"
+#include "env/host_id.h"
 #include "rpc/grpc_master.h"
 #include "rpc/status_proto.h"
 #include "rpc/stream_node_channel.h"
@@ -23,12 +24,18 @@ constexpr std::string_view kFolderScheme = "file://";
 constexpr int64_t kCallTimeoutMaxMs = 5'000;
 constexpr int64_t kConnectTimeoutMaxMs = 2'000;
 
+// One process, one host: whose nodes are preferred is also whose Unix sockets can be reached.
+std::string HostOf(const OpenOptions& options) {
+  if (!options.objects.host_id.empty()) return options.objects.host_id;
+  return options.client.host_id.empty() ? env::HostId() : options.client.host_id;
+}
+
 class RemoteStore final : public OpenedStore {
  public:
   RemoteStore(std::shared_ptr<rpc::MasterApi> master, const OpenOptions& options)
       : master_(std::move(master)),
-        clients_(master_, std::make_shared<rpc::SocketNodeConnector>(), options.client,
-                 options.objects) {}
+        clients_(master_, std::make_shared<rpc::SocketNodeConnector>(HostOf(options)),
+                 options.client, options.objects) {}
 
   client::StoreClient& client() override { return clients_.weights(); }
   client::ObjectClient& objects() override { return clients_.objects(); }

@@ -240,6 +240,8 @@ class TestCluster {
   // has read of extents.
   std::function<::mooncake::Status(const std::string& node_id, const v1::WriteExtents& request)>
       on_write_extents;
+  // Which writes find their extent busy: the node does not get to see them.
+  std::function<bool(const std::string& node_id, const v1::ExtentWrite& write)> extent_is_busy;
   std::function<void(v1::NodeReply* reply)> on_read_extents;
 
   static bool Eventually(const std::function<bool()>& condition, int64_t deadline_ms = 20'000) {
@@ -296,9 +298,16 @@ class TestCluster {
       if (cluster_.on_write_extents) {
         MC_RETURN_IF_ERROR(cluster_.on_write_extents(node_id_, request));
       }
-      if (!request.pull()) return node->WriteExtents(request, nullptr);
-      MC_ASSIGN_OR_RETURN(const env::PeerProcess self, env::PeerProcess::Open(::getpid()));
-      return node->WriteExtents(request, &self);
+      const std::vector<bool> busy = TakeBusy(&request);
+      std::vector<::mooncake::Status> results;
+      if (request.writes_size() > 0) {
+        MC_ASSIGN_OR_RETURN(const env::PeerProcess self, env::PeerProcess::Open(::getpid()));
+        MC_ASSIGN_OR_RETURN(results, node->WriteExtents(request, request.pull() ? &self : nullptr));
+      }
+      for (size_t i = 0; i < busy.size(); ++i) {
+        if (busy[i]) results.insert(results.begin() + static_cast<std::ptrdiff_t>(i), Busy("busy"));
+      }
+      return results;
     }
     Result<v1::NodeReply> ReadExtents(v1::ReadExtents request, const rpc::CallBounds&) override {
       MC_ASSIGN_OR_RETURN(const std::shared_ptr<node::Node> node, cluster_.FindNode(node_id_));
@@ -308,6 +317,27 @@ class TestCluster {
     }
 
    private:
+    // Leaves the others, and their content.
+    std::vector<bool> TakeBusy(v1::WriteExtents* request) const {
+      std::vector<bool> busy;
+      if (!cluster_.extent_is_busy) return busy;
+      v1::WriteExtents others;
+      others.set_pull(request->pull());
+      size_t at = 0;
+      for (const v1::ExtentWrite& write : request->writes()) {
+        size_t bytes = 0;
+        for (const auto& piece : write.pieces()) bytes += request->pull() ? 0 : piece.bytes();
+        busy.push_back(cluster_.extent_is_busy(node_id_, write));
+        if (!busy.back()) {
+          *others.add_writes() = write;
+          others.mutable_content()->append(request->content(), at, bytes);
+        }
+        at += bytes;
+      }
+      *request = std::move(others);
+      return busy;
+    }
+
     TestCluster& cluster_;
     const std::string node_id_;
   };

@@ -37,7 +37,7 @@ class ObjectsTest : public testing::Test {
   }
   // Has the nodes fill what is to be written, and ends it.
   v1::PutStartReply Put(const v1::PutStartRequest& request, bool relaxed = false) {
-    const v1::PutStartReply started = world_.api().PutStart(request);
+    v1::PutStartReply started = world_.api().PutStart(request);
     Fill(started);
     v1::PutEndRequest end = Ending(started, request);
     end.set_relaxed(relaxed);

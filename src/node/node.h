@@ -118,7 +118,7 @@ class Node {
   bool Sealed(uint64_t import_id) const;
   Result<model::Grant> CheckSlabGrant(const v1::Grant& grant) const;
   Status WriteExtent(const v1::ExtentWrite& write, std::span<const ExtentPiece> pieces,
-                     const FillParts& fill);
+                     const FillParts& fill, const env::Deadline& turn);
 
   const std::string folder_;
   const env::FolderLock lock_;

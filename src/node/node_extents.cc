@@ -89,7 +89,7 @@ Result<model::Grant> Node::CheckSlabGrant(const v1::Grant& grant) const {
 }
 
 Status Node::WriteExtent(const v1::ExtentWrite& write, std::span<const ExtentPiece> pieces,
-                         const FillParts& fill) {
+                         const FillParts& fill, const env::Deadline& turn) {
   MC_ASSIGN_OR_RETURN(const model::ExtentPermit permit, CheckPermit(authority_, write.permit()));
   const ExtentOf extent{permit.offset, permit.bytes, permit.object_id.value};
   // Before a slab is made for it.
@@ -97,9 +97,10 @@ Status Node::WriteExtent(const v1::ExtentWrite& write, std::span<const ExtentPie
   MC_ASSIGN_OR_RETURN(const SlabTable::Use slab,
                       slabs_->Enter(permit.slab_id.value, permit.tenant_id, permit.slab_bytes,
                                     /*make=*/true));
-  ExtentFill wanted{.pieces = pieces, .last = write.last()};
+  ExtentFill wanted{
+      .pieces = pieces, .last = write.last(), .xxh3 = {}, .zero_rest = write.zero_rest()};
   if (write.has_xxh3()) wanted.xxh3 = write.xxh3();
-  return slab->Write(extent, wanted, fill);
+  return slab->Write(extent, wanted, fill, turn);
 }
 
 Result<std::vector<Status>> Node::WriteExtents(const v1::WriteExtents& request,
@@ -113,15 +114,17 @@ Result<std::vector<Status>> Node::WriteExtents(const v1::WriteExtents& request,
   std::vector<Status> results;
   results.reserve(static_cast<size_t>(request.writes_size()));
   const char* content = request.content().data();
+  // Many busy extents hold the request up no longer than one.
+  const env::Deadline turn = env::Deadline::AfterMs(Slab::kTurnMs);
   for (const v1::ExtentWrite& write : request.writes()) {
     const std::vector<ExtentPiece> pieces = PiecesOf(write);
     if (request.pull()) {
-      results.push_back(WriteExtent(write, pieces, FromPeer(write, *peer)));
+      results.push_back(WriteExtent(write, pieces, FromPeer(write, *peer), turn));
       // What the kernel forbids once it forbids always.
       if (results.back().code() == Code::kUnsupported) return results.back();
       continue;
     }
-    results.push_back(WriteExtent(write, pieces, FromContent(pieces, content)));
+    results.push_back(WriteExtent(write, pieces, FromContent(pieces, content), turn));
     content += TotalOf(pieces);
   }
   return results;

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
 #include "base/probe.h"
-#include "env/deadline.h"
 
 namespace mooncake::node {
 namespace {
@@ -48,6 +48,11 @@ void Cover(std::span<const ExtentPart> parts, std::span<const ExtentPiece> piece
 // Behind this, no store is seen before those ahead of it: not by whoever maps the memory, and not
 // stores that go past the caches either, which a release fence does not order.
 void StoreFence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+
+Status FillZeros(std::span<const ExtentPart> parts) {
+  for (const ExtentPart& part : parts) std::memset(part.target, 0, part.bytes);
+  return OkStatus();
+}
 
 }  // namespace
 
@@ -162,18 +167,14 @@ Status Slab::GiveUpOlder(const ExtentOf& extent, bool* busy) {
   return OkStatus();
 }
 
-Result<Slab::Extent*> Slab::Claim(Lock& lock, const ExtentOf& extent) {
-  const env::Deadline deadline = env::Deadline::AfterMs(kTurnMs);
+Result<Slab::Extent*> Slab::Claim(Lock& lock, const ExtentOf& extent, const env::Deadline& turn) {
   for (;;) {
     bool busy = false;
     MC_RETURN_IF_ERROR(GiveUpOlder(extent, &busy));
     if (!busy) break;
     MC_PROBE("node.extent_busy");
-    if (deadline.Expired()) {
-      return Busy(Text(extent) + ": what it overwrites was in use for " + std::to_string(kTurnMs) +
-                  " ms");
-    }
-    changed_.wait_for(lock, std::chrono::milliseconds(deadline.RemainingMs()));
+    if (turn.Expired()) return Busy(Text(extent) + ": what it overwrites stayed in use");
+    changed_.wait_for(lock, std::chrono::milliseconds(turn.RemainingMs()));
   }
   const auto own = extents_.find(extent.offset);
   if (own != extents_.end() && own->second.object_id == extent.object_id) return &own->second;
@@ -242,31 +243,57 @@ Result<std::vector<ExtentPart>> Slab::PartsToFill(const Filling& filling, uint64
   return parts;
 }
 
-Status Slab::Write(const ExtentOf& extent, const ExtentFill& wanted, const FillParts& fill) {
+Status Slab::Write(const ExtentOf& extent, const ExtentFill& wanted, const FillParts& fill,
+                   const env::Deadline& turn) {
   MC_RETURN_IF_ERROR(CheckExtent(extent, bytes()));
   Lock lock(mutex_);
-  MC_ASSIGN_OR_RETURN(Extent* const claimed, Claim(lock, extent));
+  MC_ASSIGN_OR_RETURN(Extent* const claimed, Claim(lock, extent, turn));
   if (claimed->filling == nullptr) return OkStatus();  // whole: a repetition
   Filling& filling = *claimed->filling;
   MC_ASSIGN_OR_RETURN(const std::vector<ExtentPart> parts,
                       PartsToFill(filling, extent.bytes, wanted.pieces, PayloadAt(extent.offset)));
-  if (!parts.empty()) {
-    // From here to its end nobody else changes the extent, nor takes it out of the map.
-    filling.running = true;
-    lock.unlock();
-    const Status filled = fill(parts);
-    StoreFence();
-    lock.lock();
-    filling.running = false;
-    changed_.notify_all();
-    if (claimed->given_up) {
-      MC_PROBE("node.overtaken_writer");
-      return NotFound(Text(extent) + ": a younger object got the extent meanwhile");
+  MC_RETURN_IF_ERROR(Fill(lock, extent, *claimed, parts, fill));
+  Cover(parts, wanted.pieces, &filling.covered);
+  if (!wanted.last) return OkStatus();
+  if (wanted.zero_rest) {
+    const std::vector<ExtentPiece> gaps = GapsOf(filling, extent.bytes);
+    std::vector<ExtentPart> zeros;
+    for (size_t i = 0; i < gaps.size(); ++i) {
+      zeros.push_back({i, PayloadAt(extent.offset) + gaps[i].at, gaps[i].bytes});
     }
-    MC_RETURN_IF_ERROR(filled);
-    Cover(parts, wanted.pieces, &filling.covered);
+    MC_RETURN_IF_ERROR(Fill(lock, extent, *claimed, zeros, &FillZeros));
+    Cover(zeros, gaps, &filling.covered);
   }
-  return wanted.last ? Finish(extent.offset, *claimed, wanted) : OkStatus();
+  return Finish(extent.offset, *claimed, wanted);
+}
+
+Status Slab::Fill(Lock& lock, const ExtentOf& extent, Extent& claimed,
+                  std::span<const ExtentPart> parts, const FillParts& fill) {
+  if (parts.empty()) return OkStatus();
+  // From here to its end nobody else changes the extent, nor takes it out of the map.
+  claimed.filling->running = true;
+  lock.unlock();
+  Status filled = fill(parts);
+  StoreFence();
+  lock.lock();
+  claimed.filling->running = false;
+  changed_.notify_all();
+  if (claimed.given_up) {
+    MC_PROBE("node.overtaken_writer");
+    return NotFound(Text(extent) + ": a younger object got the extent meanwhile");
+  }
+  return filled;
+}
+
+std::vector<ExtentPiece> Slab::GapsOf(const Filling& filling, uint64_t payload_bytes) {
+  std::vector<ExtentPiece> gaps;
+  uint64_t at = 0;
+  for (const ExtentPiece& piece : filling.covered) {
+    if (piece.at > at) gaps.push_back({at, piece.at - at});
+    at = piece.at + piece.bytes;
+  }
+  if (at < payload_bytes) gaps.push_back({at, payload_bytes - at});
+  return gaps;
 }
 
 Status Slab::Finish(uint64_t offset, Extent& extent, const ExtentFill& wanted) {

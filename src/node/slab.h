@@ -11,9 +11,9 @@
 //   2. the older ones are given up: object_id of their headers is set to 0, nobody here begins to
 //      read them, and whoever is reading or filling one is waited for;
 //   3. the new header is written with object_id 0, and the pieces are copied, without the lock;
-//   4. when the last call says so and every byte of the payload was covered exactly once, object_id
-//      is set. From here on the extent never changes until it is given up: repeated calls are
-//      answered and change nothing.
+//   4. when the last call says so and every byte of the payload was covered exactly once (with
+//      zero_rest: at most once, and the others are zeros), object_id is set. From here on the
+//      extent never changes until it is given up: repeated calls are answered and change nothing.
 // Invariants: extents of the map never overlap; a byte of an extent is copied once (a repeated
 // piece is skipped), and by one call at a time; a header has an object_id only while its extent is
 // whole and in the map. Threads: every method from any thread. Different extents are filled at the
@@ -32,6 +32,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "env/deadline.h"
 #include "env/mapping.h"
 #include "env/sync.h"
 #include "node/extent_index.h"
@@ -66,12 +67,13 @@ struct ExtentFill {
   std::span<const ExtentPiece> pieces;
   bool last = false;             // the payload is whole with this
   std::optional<uint64_t> xxh3;  // kept with `last`
+  bool zero_rest = false;        // with `last`: what no piece brought is filled with zeros
 };
 
 class Slab {
  public:
-  // How long a call waits for those that still read or fill what it overwrites, and how many pieces
-  // one extent may come in.
+  // How long a call waits by itself for those that still read or fill what it overwrites, and how
+  // many pieces one extent may come in.
   static constexpr int64_t kTurnMs = 2000;
   static constexpr size_t kPiecesMax = 65'536;
 
@@ -82,11 +84,12 @@ class Slab {
   uint64_t bytes() const { return memory_.size(); }
 
   // NOT_FOUND: a younger object has (a part of) the extent, before or meanwhile. BUSY: what it
-  // overwrites was read or filled for kTurnMs more. INVALID_ARGUMENT: an extent that does not fit,
-  // pieces that leave the payload or overlap each other or earlier ones, `last` without all bytes.
-  // Otherwise what `fill` says, which is called at most once and without any lock; then its pieces
-  // count as not written.
-  Status Write(const ExtentOf& extent, const ExtentFill& wanted, const FillParts& fill);
+  // overwrites was read or filled until `turn` ran out; nothing was written. INVALID_ARGUMENT: an
+  // extent that does not fit, pieces that leave the payload or overlap each other or earlier ones,
+  // `last` without all bytes. Otherwise what `fill` says, which is called at most once and without
+  // any lock; then its pieces count as not written.
+  Status Write(const ExtentOf& extent, const ExtentFill& wanted, const FillParts& fill,
+               const env::Deadline& turn = env::Deadline::AfterMs(kTurnMs));
 
   // Appends `count` bytes of the payload from `from` on; the payload's XXH3-64 where one is kept.
   // NOT_FOUND: the extent holds another object, or is not whole.
@@ -128,12 +131,17 @@ class Slab {
   // of them, or the object's own extent, has users.
   Status GiveUpOlder(const ExtentOf& extent, bool* busy);
   // Makes room for the extent, waiting as long as it must, and enters it into the map.
-  Result<Extent*> Claim(Lock& lock, const ExtentOf& extent);
+  Result<Extent*> Claim(Lock& lock, const ExtentOf& extent, const env::Deadline& turn);
   void Begin(const ExtentOf& extent);
   // The pieces that are still to be copied.
   static Result<std::vector<ExtentPart>> PartsToFill(const Filling& filling, uint64_t payload_bytes,
                                                      std::span<const ExtentPiece> pieces,
                                                      std::byte* payload);
+  // Lets go of the lock while `fill` copies the parts, or none. NOT_FOUND: a younger object came.
+  Status Fill(Lock& lock, const ExtentOf& extent, Extent& claimed,
+              std::span<const ExtentPart> parts, const FillParts& fill);
+  // The payload's bytes that no piece brought.
+  static std::vector<ExtentPiece> GapsOf(const Filling& filling, uint64_t payload_bytes);
   Status Finish(uint64_t offset, Extent& extent, const ExtentFill& wanted);
 
   const env::Mapping memory_;

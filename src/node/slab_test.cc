@@ -130,6 +130,26 @@ TEST_F(SlabTest, ARepeatedPieceOrPutChangesNothing) {
   EXPECT_TRUE(Get(extent).value() == ContentOf(extent));
 }
 
+TEST_F(SlabTest, WhatNoPieceBroughtIsZeros) {
+  ASSERT_TRUE(PutWhole({0, 1000, 1}).ok());  // what lies there before
+  const ExtentOf extent{0, 1000, 2};
+  ASSERT_TRUE(Put(extent, {{700, 100}, {100, 50}}, false).ok());
+  const ExtentFill end{.pieces = {}, .last = true, .xxh3 = {}, .zero_rest = true};
+  EXPECT_EQ(slab_.Write(extent, {{}, true, {}, false}, NothingToFill()).code(),
+            Code::kInvalidArgument);
+  ASSERT_TRUE(slab_.Write(extent, end, NothingToFill()).ok());
+  const Result<std::string> got = Get(extent);
+  ASSERT_TRUE(got.ok()) << got.status().ToString();
+  for (uint64_t i = 0; i < extent.bytes; ++i) {
+    const bool brought = (i >= 700 && i < 800) || (i >= 100 && i < 150);
+    ASSERT_EQ(static_cast<std::byte>((*got)[i]), brought ? ByteOf(2, i) : std::byte{0}) << i;
+  }
+  ASSERT_TRUE(slab_.Write(extent, end, NothingToFill()).ok());  // again
+  const ExtentOf empty{2048, 77, 3};
+  ASSERT_TRUE(slab_.Write(empty, end, NothingToFill()).ok());
+  EXPECT_EQ(*Get(empty), std::string(77, '\0'));
+}
+
 TEST_F(SlabTest, PiecesThatAreRefused) {
   const ExtentOf extent{0, 100, 7};
   ASSERT_TRUE(Put(extent, {{20, 20}}, false).ok());
@@ -285,7 +305,7 @@ TEST_F(SlabTest, ARunningWriterIsWaitedForAndRefused) {
   // Within the bound of a turn it does not end, and says so.
   const Status busy = slab_.Write({0, 100, 2}, {whole, true, {}}, NothingToFill());
   EXPECT_EQ(busy.code(), Code::kBusy);
-  EXPECT_THAT(busy.message(), HasSubstr("was in use for 2000 ms"));
+  EXPECT_THAT(busy.message(), HasSubstr("what it overwrites stayed in use"));
   Status young;
   std::thread waiting([&] { young = PutWhole({0, 100, 2}); });
   go_on.release();

@@ -33,6 +33,7 @@
 
 #include "base/digest.h"
 #include "base/status.h"
+#include "base/walked_map.h"
 #include "model/revision.h"
 #include "objects/events.h"
 #include "objects/payload_table.h"
@@ -114,14 +115,14 @@ class Catalog {
 
   // Also finds a removed group until every node has confirmed.
   const Group* FindGroup(ImportId id) const;
-  const std::map<ImportId, Group>& groups() const { return groups_; }
+  const WalkedMap<ImportId, Group>& groups() const { return groups_; }
 
   // NOT_FOUND names the payload. Removed payloads are not found.
   Result<PayloadLocation> FindPayload(ImportId id, std::string_view name) const;
   // Of one participant, in the order of the plan.
   std::vector<PayloadLocation> PayloadsOf(ImportId id, uint32_t participant) const;
 
-  const std::map<ArenaId, Arena>& arenas() const { return arenas_; }
+  const WalkedMap<ArenaId, Arena>& arenas() const { return arenas_; }
 
   // What a commit must agree with; `group_id` makes the payload keys. O(n log n), whole summary.
   model::GroupFacts FactsOf(ImportId id, std::string_view group_id) const;
@@ -167,8 +168,8 @@ class Catalog {
 
   std::vector<Node> nodes_;
   std::map<std::string, uint32_t, std::less<>> node_index_;
-  std::map<ArenaId, Arena> arenas_;
-  std::map<ImportId, Group> groups_;
+  WalkedMap<ArenaId, Arena> arenas_;
+  WalkedMap<ImportId, Group> groups_;
   uint64_t next_arena_id_ = 1;
   uint64_t payload_count_ = 0;
   uint64_t metadata_count_ = 0;

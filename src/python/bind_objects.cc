@@ -21,6 +21,7 @@
 #include "python/bindings.h"
 #include "python/local_buffer.h"
 #include "python/object_arguments.h"
+#include "python/object_results.h"
 #include "python/object_store.h"
 #include "python/replicate_config.h"
 #include "python/store_codes.h"
@@ -35,56 +36,6 @@ using client::ObjectClient;
 using client::PutItem;
 using client::ReadResult;
 
-template <class T>
-nb::list ListOf(const std::vector<T>& values) {
-  nb::list list;
-  for (const T& value : values) list.append(value);
-  return list;
-}
-
-nb::list Same(size_t count, int code) { return ListOf(std::vector<int>(count, code)); }
-
-// Whether a failure is nothing that the store's user can have meant or must expect.
-bool IsUnexpected(const Status& status, bool of_transfer = false) {
-  switch (status.code()) {
-    case Code::kOk:
-      return false;
-    case Code::kNotFound:
-    case Code::kNotReady:
-    case Code::kBusy:
-    case Code::kExhausted:
-      return of_transfer;
-    default:
-      return true;
-  }
-}
-bool IsUnexpected(const client::PutResult& result) {
-  return IsUnexpected(result.status, result.of_transfer);
-}
-bool IsUnexpected(const ReadResult& result) {
-  return IsUnexpected(result.status, result.of_transfer);
-}
-const Status& StatusOf(const Status& status) { return status; }
-template <class Answer>
-const Status& StatusOf(const Answer& answer) {
-  return answer.status;
-}
-
-// The first of such failures is logged, once a batch.
-template <class Results>
-void LogFailures(const char* what, const Results& results) {
-  size_t failed = 0;
-  const Status* first = nullptr;
-  for (const auto& result : results) {
-    if (!IsUnexpected(result)) continue;
-    if (first == nullptr) first = &StatusOf(result);
-    ++failed;
-  }
-  if (first == nullptr) return;
-  Log().warn("store: {} failed for {} of {} objects: {}", what, failed, results.size(),
-             first->ToString());
-}
-
 std::unique_ptr<ObjectStore> Open(const std::string& target, const std::string& tenant_id,
                                   int64_t retry_ms, uint64_t local_buffer_bytes, bool checksum,
                                   bool share_memory, int threads, uint64_t capacity_bytes,
@@ -98,6 +49,7 @@ std::unique_ptr<ObjectStore> Open(const std::string& target, const std::string& 
   options.objects.share_memory = share_memory;
   options.objects.threads = threads;
   options.objects.host_id = host_id;
+  options.client.host_id = host_id;
   Result<std::unique_ptr<cluster::OpenedStore>> opened = [&] {
     nb::gil_scoped_release release;
     return cluster::OpenStore(target, options);
@@ -503,6 +455,7 @@ void BindObjects(nb::module_& m) {
   BindHandle(m);
   auto store = nb::class_<ObjectStore>(m, "ObjectStore");
   BindTenants(store);
+  BindPutSessions(store);
   store
       .def(nb::new_(&Open), nb::arg("target"), nb::kw_only(), nb::arg("tenant_id") = "default",
            nb::arg("retry_ms") = 15'000, nb::arg("local_buffer_bytes") = 0,

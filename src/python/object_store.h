@@ -69,5 +69,7 @@ class ObjectStore {
 
 // bind_tenants.cc
 void BindTenants(nb::class_<ObjectStore>& store);
+// bind_put_sessions.cc
+void BindPutSessions(nb::class_<ObjectStore>& store);
 
 }  // namespace mooncake::python

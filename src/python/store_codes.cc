@@ -7,8 +7,9 @@ int CodeOf(const Status& status) {
     case Code::kOk:
       return 0;
     case Code::kInvalidArgument:
-    case Code::kPermissionDenied:  // the token, or the tenant that was named with it
       return kInvalidParams;
+    case Code::kPermissionDenied:  // the token, or the tenant that was named with it
+      return kIllegalClient;
     case Code::kNotFound:
     case Code::kStaleGeneration:
       return kObjectNotFound;
@@ -54,6 +55,10 @@ int CodeOf(const client::PutResult& result) {
     default:
       return result.of_transfer ? kTransferFail : CodeOf(result.status);
   }
+}
+
+int CodeOfStart(const client::PutResult& result) {
+  return result.existed ? int{kObjectAlreadyExists} : CodeOf(result);
 }
 
 int64_t CodeOf(const client::ReadResult& result) {

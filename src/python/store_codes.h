@@ -12,6 +12,7 @@ enum StoreCode : int {
   kInternalError = -1,
   kNoAvailableHandle = -200,
   kInvalidParams = -600,
+  kIllegalClient = -601,
   kReplicaIsNotReady = -703,
   kObjectNotFound = -704,
   kObjectAlreadyExists = -705,
@@ -32,6 +33,8 @@ enum StoreCode : int {
 int CodeOf(const Status& status);
 // `existed` is success: nothing was changed.
 int CodeOf(const client::PutResult& result);
+// Of starting a put session: that the object exists is a failure there.
+int CodeOfStart(const client::PutResult& result);
 // The bytes that were read, or a failure.
 int64_t CodeOf(const client::ReadResult& result);
 

@@ -6,7 +6,6 @@
 #include <grpcpp/health_check_service_interface.h>
 
 #include <atomic>
-#include <cctype>
 #include <chrono>
 #include <iterator>
 #include <string_view>
@@ -16,6 +15,7 @@
 #include "env/clock.h"
 #include "env/tcp_probe.h"
 #include "mooncake/v1/master.grpc.pb.h"
+#include "rpc/bearer.h"
 #include "rpc/host_port.h"
 #include "rpc/limits.h"
 #include "rpc/status_proto.h"
@@ -25,15 +25,9 @@ namespace {
 
 // The token of "authorization: Bearer TOKEN"; empty when there is none, or more than one.
 std::string_view TokenOf(const grpc::CallbackServerContext& context) {
-  constexpr std::string_view kScheme = "bearer ";
   const auto [begin, end] = context.client_metadata().equal_range("authorization");
   if (begin == end || std::next(begin) != end) return {};
-  const std::string_view value(begin->second.data(), begin->second.size());
-  if (value.size() < kScheme.size()) return {};
-  for (size_t i = 0; i < kScheme.size(); ++i) {
-    if (std::tolower(static_cast<unsigned char>(value[i])) != kScheme[i]) return {};
-  }
-  return value.substr(kScheme.size());
+  return BearerTokenOf({begin->second.data(), begin->second.size()});
 }
 
 // Who was turned away, in the log: one a second, so that nobody fills the disk with it.

@@ -24,6 +24,7 @@
 
 #include "base/digest.h"
 #include "base/status.h"
+#include "base/walked_map.h"
 #include "model/identity.h"
 #include "model/revision.h"
 #include "model/states.h"
@@ -126,8 +127,8 @@ class Catalog {
   // successor.
   Result<ListPage> List(const ListQuery& query) const;
 
-  const std::map<ImportId, Revision>& revisions() const { return revisions_; }
-  const std::map<LeaseId, Lease>& leases() const { return leases_; }
+  const WalkedMap<ImportId, Revision>& revisions() const { return revisions_; }
+  const WalkedMap<LeaseId, Lease>& leases() const { return leases_; }
   const std::deque<Abort>& aborts() const { return aborts_; }
   const std::set<ImportId>& open_imports() const { return open_; }
   const std::set<ImportId>& deleting() const { return deleting_; }
@@ -161,9 +162,9 @@ class Catalog {
   Revision* FindMutable(ImportId id);
   void Move(Revision& revision, model::Availability to, model::Residency residency);
 
-  std::map<ImportId, Revision> revisions_;
-  std::map<model::WeightIdentity, ImportId> by_identity_;
-  std::map<LeaseId, Lease> leases_;
+  WalkedMap<ImportId, Revision> revisions_;
+  WalkedMap<model::WeightIdentity, ImportId> by_identity_;
+  WalkedMap<LeaseId, Lease> leases_;
   std::set<ImportId> open_;
   std::set<ImportId> deleting_;
   std::array<uint64_t, model::kAvailabilityMax + 1> counts_{};

@@ -22,7 +22,7 @@ from ..buffer_pool import (
     RegisteredBufferLeaseView,
     RegisteredBufferPool,
 )
-from ._tensors import ParallelAxis, ReadTarget, TensorParallelism
+from ._parallelism import ParallelAxis, ReadTarget, TensorParallelism
 from ._unsupported import (
     EngramStore,
     EngramStoreConfig,

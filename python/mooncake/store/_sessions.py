@@ -121,11 +121,25 @@ class Sessions(StoreClient):
 
     # ---- writing ----
 
+    # A part is written once: one over an earlier part is -600, and so is any part once an end was
+    # tried. After a transfer that failed (-800) the session can only be revoked.
+
     def batch_put_session_start(
         self, keys: Sequence[Key], sizes: Sequence[int], config: Optional[ReplicateConfig] = None
     ) -> list[int]:
-        """Not built: -1012 for every key."""
-        return [] if self._core is None else same_for_all(keys, codes.NOT_SUPPORTED)
+        """Reserves objects of so many bytes, to be written in parts: 0 per key, -705: it exists, or
+        somebody writes it; -600: a session of this store has the key, or an argument; -200: no
+        room. Nothing is readable before the session's end."""
+        core = self._core
+        if core is None:
+            return []
+        answers = same_for_all(keys, codes.INVALID_PARAMS)
+        placed, refusal = self._check_config(config, len(answers))
+        if len(sizes) != len(answers):
+            return answers
+        if refusal:
+            return same_for_all(keys, refusal)
+        return core.put_session_start(keys, sizes, placed)
 
     def batch_put_from_multi_buffer_ranges(
         self,
@@ -134,13 +148,23 @@ class Sessions(StoreClient):
         all_sizes: Sequence[Sequence[int]],
         all_dst_offsets: Sequence[Sequence[int]],
     ) -> list[int]:
-        """-600 for every key: no session can be open."""
-        return [] if self._core is None else same_for_all(keys, codes.INVALID_PARAMS)
+        """Writes, for each key, pieces from their addresses to their offsets in its object.
+
+        The bytes written per key, or -600: no session, or a piece beyond the object or over an
+        earlier one, and none of that key's pieces was written; -800: the transfer failed.
+        """
+        core = self._core
+        if core is None:
+            return []
+        return core.put_session_write(keys, all_buffer_ptrs, all_sizes, all_dst_offsets)
 
     def batch_put_session_end(self, keys: Sequence[Key]) -> list[int]:
-        """-600 for every key: no session can be open."""
-        return [] if self._core is None else same_for_all(keys, codes.INVALID_PARAMS)
+        """Makes the objects readable: 0 per key; -600: no session. What no piece brought is zeros.
+        After another failure the session is still there, and the end may be tried again."""
+        core = self._core
+        return [] if core is None else core.put_session_end(keys)
 
     def batch_put_session_revoke(self, keys: Sequence[Key]) -> list[int]:
-        """-600 for every key: no session can be open."""
-        return [] if self._core is None else same_for_all(keys, codes.INVALID_PARAMS)
+        """Gives the objects up: 0 per key; -600: no session."""
+        core = self._core
+        return [] if core is None else core.put_session_revoke(keys)

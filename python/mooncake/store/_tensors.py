@@ -6,8 +6,6 @@ torch is imported when the first of these is called; without it nothing is a ten
 from __future__ import annotations
 
 import ctypes
-import dataclasses
-import logging
 from collections.abc import Sequence
 from typing import Any, Optional
 
@@ -15,34 +13,7 @@ from . import _codes as codes
 from ._client import Key, ReplicateConfig, StoreClient, same_for_all
 from ._tensor_format import HEADER_BYTES, TensorHeader
 
-__all__ = ["ParallelAxis", "ReadTarget", "TensorParallelism", "Tensors"]
-
-logger = logging.getLogger("mooncake.store")
-
-
-@dataclasses.dataclass
-class ParallelAxis:
-    """One axis of a parallel layout: kind "tp", "dp", "ep" or "pp"."""
-
-    kind: str = "tp"
-    rank: int = 0
-    size: int = 1
-    split_dim: Optional[int] = None
-    expert_id: Optional[int] = None
-    stage_id: Optional[int] = None
-
-
-@dataclasses.dataclass
-class TensorParallelism:
-    axes: list[ParallelAxis] = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass
-class ReadTarget:
-    """mode "as_stored", "shard" or "full"."""
-
-    mode: str = "as_stored"
-    parallelism: Optional[TensorParallelism] = None
+__all__ = ["Tensors"]
 
 
 def shard_key(key: Key, rank: int, size: int) -> Key:
@@ -51,12 +22,6 @@ def shard_key(key: Key, rank: int, size: int) -> Key:
         return key
     suffix = f"_tp_{rank}"
     return key + suffix.encode() if isinstance(key, bytes) else key + suffix
-
-
-def _unbuilt(name: str) -> NotImplementedError:
-    return NotImplementedError(
-        f"{name} is not supported by this store: multi-axis layouts are what WeightStore is for"
-    )
 
 
 class Tensors(StoreClient):
@@ -348,12 +313,20 @@ class Tensors(StoreClient):
         ]
 
     def _put_tensors_from(
-        self, keys: Sequence[Key], addresses: Sequence[int], sizes: Sequence[int], up: bool
+        self,
+        keys: Sequence[Key],
+        addresses: Sequence[int],
+        sizes: Sequence[int],
+        up: bool,
+        config: Optional[ReplicateConfig] = None,
     ) -> list[int]:
         core = self._core
         answers = same_for_all(keys, codes.INVALID_PARAMS)
+        placed, refusal = self._check_config(config, len(answers), True)
         if core is None or not len(answers) == len(addresses) == len(sizes):
             return answers
+        if refusal:
+            return same_for_all(keys, refusal)
         used = []
         for address, size in zip(addresses, sizes, strict=True):
             header = None
@@ -362,23 +335,7 @@ class Tensors(StoreClient):
             if header is None:
                 return answers
             used.append(HEADER_BYTES + header.nbytes)
-        return core.put_pointers(keys, addresses, used, ReplicateConfig(), up)
-
-    # ---- not built ----
-
-    def put_tensor_with_parallelism(self, *_: Any, **__: Any) -> int:
-        raise _unbuilt("put_tensor_with_parallelism")
-
-    def get_tensor_with_parallelism(self, *_: Any, **__: Any) -> Any:
-        raise _unbuilt("get_tensor_with_parallelism")
-
-    def save_tensor_to_safetensor(self, key: Key, file_name: Optional[str] = None) -> int:
-        raise _unbuilt("save_tensor_to_safetensor")
-
-    def load_tensor_from_safetensor(
-        self, key: Optional[Key] = None, file_name: Optional[str] = None
-    ) -> Any:
-        raise _unbuilt("load_tensor_from_safetensor")
+        return core.put_pointers(keys, addresses, used, placed, up)
 
 
 def _header_at(address: int, size: int) -> Optional[TensorHeader]:

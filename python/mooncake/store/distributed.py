@@ -11,11 +11,12 @@ from typing import Any, Optional, Union
 from mooncake import _core
 
 from . import _codes as codes
+from ._parallelism import ParallelTensors
 from ._placement import Placement
 from ._reads import Reads
 from ._sessions import Sessions
 from ._setup import HeldPort, SetupRefused, SetupRequest, environment_int, from_dict
-from ._tensors import Tensors
+from ._tensor_files import TensorFiles
 from ._writes import Writes
 
 __all__ = ["MooncakeDistributedStore"]
@@ -45,7 +46,7 @@ def _close_all() -> None:
         store.close()
 
 
-class MooncakeDistributedStore(Writes, Reads, Sessions, Placement, Tensors):
+class MooncakeDistributedStore(Writes, Reads, Sessions, Placement, ParallelTensors, TensorFiles):
     """Objects under keys, in the memory that nodes and clients lend to the store.
 
     Methods return numbers and do not raise: 0 or a count for success, a negative code otherwise.

@@ -7,8 +7,15 @@ import sys
 
 import pytest
 import torch
-from mooncake.store import ReplicateConfig
+from mooncake.store import (
+    MooncakeDistributedStore,
+    ParallelAxis,
+    ReadTarget,
+    ReplicateConfig,
+    TensorParallelism,
+)
 from payloads import Memory
+from safetensors.torch import load_file, save_file
 
 DTYPES = [
     torch.float32,
@@ -157,10 +164,86 @@ def test_into_and_from(store, key):
     assert store.get_tensor_into_cuda(key, tensor) == -600
 
 
-def test_what_is_not_built(store, key):
-    for name in ("put_tensor_with_parallelism", "get_tensor_with_parallelism"):
-        with pytest.raises(NotImplementedError, match="not supported"):
-            getattr(store, name)(key)
+def test_layouts_without_axes_are_the_plain_calls(store, key):
+    first, second = _tensor((3, 5)), _tensor((3, 5), start=100)
+    none = TensorParallelism()
+    assert store.put_tensor_with_parallelism(key, first) == 0
+    assert store.put_tensor_with_parallelism(key, second, none) == 0  # it exists: unchanged
+    assert _same(store.get_tensor_with_parallelism(key, None, ReadTarget()), first)
+    assert store.upsert_tensor_with_parallelism(key, second, none, ReplicateConfig()) == 0
+    keys = [key, key + "/b"]
+    memory = [Memory(400), Memory(400)]
+    at = [m.ptr for m in memory]
+    assert store.batch_put_tensor_with_parallelism(keys, [first, first], [none, None]) == [0, 0]
+    assert _same(store.get_tensor_with_parallelism_into(key, at[0], 400, none), second)
+    got = store.batch_get_tensor_with_parallelism_into(keys, at, [400, 400], targets=[None, None])
+    assert _same(got[0], second) and _same(got[1], first)
+    new = [key + "/c", key + "/d"]
+    assert store.batch_put_tensor_with_parallelism_from(new, at, [400, 400]) == [0, 0]
+    assert store.batch_upsert_tensor_with_parallelism_from(new[:1], at[1:], [400]) == [0]
+    assert store.put_tensor_with_parallelism_from(key + "/e", at[0], 400) == 0
+    assert store.upsert_tensor_with_parallelism_from(key + "/e", at[1], 400, config=None) == 0
+    assert store.batch_upsert_tensor_with_parallelism(keys, [first, second]) == [0, 0]
+    got = store.batch_get_tensor_with_parallelism([*keys, *new, key + "/e"])
+    wanted = [first, second, first, first, first]
+    assert all(_same(a, b) for a, b in zip(got, wanted, strict=True))
+    grouped = ReplicateConfig()
+    grouped.group_ids = ["one", "too many"]
+    assert store.put_tensor_with_parallelism_from(key + "/f", at[0], 400, config=grouped) == -600
+
+
+def test_layouts_with_axes_are_refused_aloud(store, key):
+    axes = TensorParallelism([ParallelAxis("tp", 0, 2, 0)])
+    tensor = _tensor((4, 4))
+    calls = {
+        "put_tensor_with_parallelism": (key, tensor, axes),
+        "upsert_tensor_with_parallelism": (key, tensor, None, None, axes),
+        "put_tensor_with_parallelism_from": (key, 1, 1, axes),
+        "upsert_tensor_with_parallelism_from": (key, 1, 1, axes),
+        "get_tensor_with_parallelism": (key, None, ReadTarget("shard", axes)),
+        "get_tensor_with_parallelism_into": (key, 1, 1, None, ReadTarget("full")),
+        "batch_put_tensor_with_parallelism": ([key], [tensor], [axes]),
+        "batch_upsert_tensor_with_parallelism": ([key], [tensor], [axes]),
+        "batch_put_tensor_with_parallelism_from": ([key], [1], [1], [axes]),
+        "batch_upsert_tensor_with_parallelism_from": ([key], [1], [1], [axes]),
+        "batch_get_tensor_with_parallelism": ([key], [axes]),
+        "batch_get_tensor_with_parallelism_into": ([key], [1], [1], [axes]),
+    }
+    for name, arguments in calls.items():
+        with pytest.raises(NotImplementedError, match=f"{name}: .*not supported"):
+            getattr(store, name)(*arguments)
+    assert store.get_size(key) == -704
+
+
+def test_files(store, key, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    key = key.replace("/", "-")
+    for dtype in (torch.float32, torch.bfloat16, torch.float8_e4m3fn):
+        tensor = _tensor((4, 6), dtype)
+        assert store.upsert_tensor(key, tensor) == 0
+        assert store.save_tensor_to_safetensor(key) == 0
+        assert _same(load_file(f"{key}.safetensors")[key], tensor)
+        assert _same(store.load_tensor_from_safetensor(key), tensor)
+        path = str(tmp_path / "named")
+        assert store.save_tensor_to_safetensor(key, path) == 0
+        assert _same(store.load_tensor_from_safetensor(file_name=path), tensor)
+        assert _same(store.load_tensor_from_safetensor(key.encode(), path), tensor)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["named", f"{key}.safetensors"]
+    assert store.save_tensor_to_safetensor("missing") == -1100
+    assert store.save_tensor_to_safetensor(key, str(tmp_path / "no" / "folder")) == -1103
+    store.put(key + "bytes", b"no tensor")
+    assert store.save_tensor_to_safetensor(key + "bytes") == -600
+    assert store.load_tensor_from_safetensor() is None
+    assert store.load_tensor_from_safetensor("other", path) is None
+    assert store.load_tensor_from_safetensor("missing") is None
+    (tmp_path / "junk").write_bytes(b"\xff" * 100)
+    assert store.load_tensor_from_safetensor(file_name="junk") is None
+    save_file({"a": tensor, "b": tensor.clone()}, "two")
+    assert store.load_tensor_from_safetensor(file_name="two") is None
+    assert _same(store.load_tensor_from_safetensor("b", "two"), tensor)
+    closed = MooncakeDistributedStore()
+    assert closed.save_tensor_to_safetensor(key) == -600
+    assert closed.load_tensor_from_safetensor(key) is None
 
 
 def test_torch_is_not_needed():
